@@ -1,0 +1,111 @@
+"""The contract every method of ``MODELS`` keeps."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+
+from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
+
+
+class GraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A scikit-learn classifier of brain graphs ``(n_graphs, n_nodes, n_nodes)``.
+
+    A method implements ``_fit(X, codes)`` and ``_predict_proba(X)`` on checked input, where ``codes`` are class
+    indices into ``classes_``. ``_get_state`` and ``_set_state`` carry what was learned to disk and back, as JSON
+    values and numpy arrays, never as pickles.
+    """
+
+    #: Raised when a fix changes a method's results, so that stored benchmark records are not reused.
+    version: ClassVar[int] = 1
+
+    classes_: NDArray[Any]
+    n_nodes_in_: int
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
+        graphs = check_graphs(X, min_graphs=2)
+        self._check_parameters(graphs.shape[1])
+        self.classes_, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
+        self.n_nodes_in_ = graphs.shape[1]
+        self._fit(graphs, codes)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities ``(n_graphs, n_classes)``, columns in the order of ``classes_``."""
+        return self._predict_proba(self._check_fitted(X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each graph ``(n_graphs,)``."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try: parameter name to candidate values. Empty when nothing is tuned."""
+        return {}
+
+    # -- what a method implements ---------------------------------------------------------------------------
+
+    _min_classes: ClassVar[int] = 2
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        """Refuse parameters that cannot work on graphs of ``n_nodes`` nodes."""
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
+        raise NotImplementedError
+
+    def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What was learned: JSON-serialisable values, and named arrays."""
+        raise NotImplementedError
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """The inverse of ``_get_state``, called on an estimator with equal parameters and ``classes_`` set."""
+        raise NotImplementedError
+
+    # -- shared helpers -------------------------------------------------------------------------------------
+
+    def _check_fitted(self, X: ArrayLike) -> NDArray[Any]:
+        check_is_fitted(self, "n_nodes_in_")
+        return check_graphs(X, n_nodes=self.n_nodes_in_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def class_weights(class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weight per class, by scikit-learn's rules: ``None``, ``"balanced"`` or a mapping from label to weight."""
+    try:
+        return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes]), dtype=np.float64)
+    except ValueError as error:
+        raise InputError(
+            f"class_weight={class_weight!r} does not fit the classes {classes.tolist()}; "
+            'use None, "balanced" or a weight for each class.'
+        ) from error
+
+
+def are_symmetric(X: NDArray[Any]) -> bool:
+    """Whether every graph equals its transpose, up to rounding of the values' own precision."""
+    for _, chunk in iter_chunks(X):
+        scale = float(np.abs(chunk).max(initial=0.0))
+        if not np.allclose(chunk, np.swapaxes(chunk, 1, 2), rtol=0, atol=1e-6 * scale):
+            return False
+    return True
+
+
+def edge_vectors(X: NDArray[Any], *, directed: bool = False) -> NDArray[np.float64]:
+    """The edges of each graph as one row ``(n_graphs, n_edges)``: the upper triangle without the diagonal, or both
+    triangles when ``directed``. A graph of one node is its single entry."""
+    n_nodes = X.shape[1]
+    if n_nodes == 1:
+        return np.asarray(X, dtype=np.float64).reshape(len(X), 1)
+    rows, columns = np.nonzero(~np.eye(n_nodes, dtype=bool)) if directed else np.triu_indices(n_nodes, k=1)
+    return np.asarray(X[:, rows, columns], dtype=np.float64)
