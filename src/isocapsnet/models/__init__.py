@@ -1,0 +1,12 @@
+"""One method, one paper, one file, one scikit-learn estimator."""
+
+from isocapsnet.models._base import GraphClassifier
+from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
+
+#: Every method by its name on the command line.
+MODELS: dict[str, type[GraphClassifier]] = {
+    "constant": ConstantClassifier,
+    "linear": LinearClassifier,
+}
+
+__all__ = ["MODELS", "GraphClassifier"]

@@ -1,0 +1,136 @@
+"""The constant predictor and the linear model: known answers and agreement with slow references."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.preprocessing import StandardScaler
+
+from isocapsnet import InputError
+from isocapsnet.models._logistic import C_GRID, fit_logistic, inner_folds
+from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def random_graphs(n_graphs, n_nodes, *, seed=0, directed=False, n_classes=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_graphs, n_nodes, n_nodes))
+    if not directed:
+        X = X + X.swapaxes(1, 2)
+    y = np.arange(n_graphs) % n_classes
+    X[:, 0, 1] += y
+    X[:, 1, 0] += y
+    return X, y
+
+
+def test_constant_predicts_the_training_frequencies():
+    X, _ = random_graphs(8, 3)
+    y = np.array(["b", "a", "b", "b", "c", "b", "a", "c"])
+    model = ConstantClassifier().fit(X, y)
+    assert_allclose(model.predict_proba(X[:2]), [[0.25, 0.5, 0.25]] * 2)
+    assert_array_equal(model.predict(X), ["b"] * 8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_rotating_into_the_span_leaves_the_solution_unchanged(n_classes, C):
+    X, y = random_graphs(30, 12, n_classes=n_classes)
+    model = LinearClassifier(C=C).fit(X, y)
+    edges = StandardScaler().fit_transform(X[:, *np.triu_indices(12, 1)])
+    edges /= np.sqrt(np.mean(np.sum(edges**2, axis=1)))
+    direct = LogisticRegression(C=C, solver="newton-cg", tol=1e-10, max_iter=1000).fit(edges, y)
+    assert_allclose(model.predict_proba(X), direct.predict_proba(edges), atol=2e-4)
+
+
+def test_strength_is_the_grid_value_with_the_least_cross_validated_log_loss():
+    rng = np.random.default_rng(1)
+    features, codes = rng.normal(size=(40, 5)), np.arange(40) % 2
+    features[:, 0] += 2 * codes
+    features -= features.mean(axis=0)
+    head = fit_logistic(features, codes, np.ones(2), seed=3)
+    scaled = features / np.sqrt(np.mean(np.sum(features**2, axis=1)))
+
+    def loss(C):
+        proba = cross_val_predict(
+            LogisticRegression(C=C, tol=1e-8, max_iter=5000),
+            scaled,
+            codes,
+            cv=StratifiedKFold(5, shuffle=True, random_state=3),
+            method="predict_proba",
+        )
+        return -np.log(proba[np.arange(40), codes]).sum()
+
+    assert min(C_GRID, key=loss) == head.C
+    assert C_GRID[0] < head.C < C_GRID[-1]
+
+
+def test_classes_of_two_members_and_of_one_still_fit():
+    X, _ = random_graphs(12, 6)
+    for y in ([0] * 10 + [1] * 2, [0] * 11 + [1], [0] * 6 + [1] * 4 + [2] * 2):
+        proba = LinearClassifier(random_state=0).fit(X, y).predict_proba(X)
+        assert np.isfinite(proba).all()
+    assert np.isfinite(LinearClassifier().fit(X[:2], [0, 1]).predict_proba(X)).all()
+
+
+def test_inner_folds_hold_out_every_graph_once_but_the_only_member_of_its_class():
+    codes = np.array([0, 0, 0, 0, 1, 1, 1, 2])
+    folds = inner_folds(codes, seed=0)
+    assert len(folds) == 3
+    assert_array_equal(np.sort(np.concatenate([held_out for _, held_out in folds])), np.arange(7))
+    for train, held_out in folds:
+        assert_array_equal(np.sort(np.concatenate([train, held_out])), np.arange(8))
+        assert set(codes[train]) == {0, 1, 2}
+    assert inner_folds(np.array([0, 1]), seed=0) == []
+
+
+def test_an_edge_that_never_varies_in_training_has_no_say():
+    X, y = random_graphs(20, 6)
+    X[:, 2, 3] = X[:, 3, 2] = 0.1
+    model = LinearClassifier(random_state=0).fit(X, y)
+    changed = X.copy()
+    changed[:, 2, 3] = changed[:, 3, 2] = 1e6
+    assert_array_equal(model.predict_proba(X), model.predict_proba(changed))
+
+
+def test_directed_graphs_use_both_triangles_and_symmetric_ones_do_not():
+    X, y = random_graphs(40, 6, directed=True)
+    X[:, 4, 2] += 3 * y
+    directed = LinearClassifier(random_state=0).fit(X, y)
+    assert directed.coef_.shape == (2, 30)
+    assert roc_auc_score(y, directed.predict_proba(X)[:, 1]) > 0.95
+    assert LinearClassifier(random_state=0).fit(X + X.swapaxes(1, 2), y).coef_.shape == (2, 15)
+
+
+def test_class_weight_moves_the_intercept_and_is_checked():
+    X, _ = random_graphs(30, 6)
+    y = np.repeat([0, 1], [25, 5])
+    plain = LinearClassifier(random_state=0).fit(X, y)
+    balanced = LinearClassifier(class_weight="balanced", random_state=0).fit(X, y)
+    assert balanced.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.1
+    with pytest.raises(InputError, match="class_weight"):
+        LinearClassifier(class_weight="heavy").fit(X, y)
+
+
+@pytest.mark.parametrize("C", [0, -1.0, "1"])
+def test_a_strength_that_is_not_positive_is_refused(C):
+    X, y = random_graphs(10, 4)
+    with pytest.raises(InputError, match="C="):
+        LinearClassifier(C=C).fit(X, y)
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the real datasets are not on this machine")
+def test_linear_is_a_serious_opponent_on_the_development_set():
+    data = np.load(DATA / "abide_aal116_nyu.npz")
+    X, y = data["adjacency"], data["labels"]
+    started, aucs = time.perf_counter(), []
+    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
+        model = LinearClassifier(random_state=0).fit(X[train], y[train])
+        aucs.append(roc_auc_score(y[test], model.predict_proba(X[test])[:, 1]))
+    assert np.mean(aucs) > 0.72
+    assert time.perf_counter() - started < 20
