@@ -1,0 +1,51 @@
+"""The maths of the paper, equation by equation: pure torch, no parameters, no random numbers."""
+
+from isocapsnet.functional.capsule import (
+    PermutationCapsules,
+    attend_to_shared,
+    attend_to_votes,
+    dense_primary_capsules,
+    dense_votes,
+    dynamic_routing,
+    leaky_softmax,
+    margin_loss,
+    permutation_matrices,
+    permutation_votes,
+    primary_capsules,
+    reconstruction_loss,
+    released_primary_capsules,
+    safe_norm,
+    squash,
+)
+from isocapsnet.functional.isomorphic import (
+    IsomorphicMatch,
+    SpectralMatch,
+    isomorphic_match,
+    linear_assignment,
+    permutation_table,
+    spectral_match,
+)
+
+__all__ = [
+    "IsomorphicMatch",
+    "PermutationCapsules",
+    "SpectralMatch",
+    "attend_to_shared",
+    "attend_to_votes",
+    "dense_primary_capsules",
+    "dense_votes",
+    "dynamic_routing",
+    "isomorphic_match",
+    "leaky_softmax",
+    "linear_assignment",
+    "margin_loss",
+    "permutation_matrices",
+    "permutation_table",
+    "permutation_votes",
+    "primary_capsules",
+    "reconstruction_loss",
+    "released_primary_capsules",
+    "safe_norm",
+    "spectral_match",
+    "squash",
+]

@@ -1,0 +1,271 @@
+"""Capsules: Sections 4.2 to 4.5 of the paper, on Sabour, Frosst & Hinton (2017).
+
+A primary capsule made from a permutation has two distinct values only, one on the k entries that the permutation
+selects and the padding γ on the other k² - k. :class:`PermutationCapsules` keeps it in that form, so that a vote
+Wᵀm costs the sum of k rows of W instead of a k²-wide product. Dense capsules are handled by the direct form.
+
+Routing is written once, in :func:`dynamic_routing`. Its logits are β = û·(c⁽¹⁾ + … + c⁽ʳ⁾), so the state between
+iterations is one vector per class, the *context*, and an iteration is one call of ``attend(context)``.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from isocapsnet.functional.kernels.eager import permutation_table
+
+# Margin loss of the paper (Section 4.5): present above, absent below, weight of absent classes.
+UPPER_MARGIN, LOWER_MARGIN, ABSENT_WEIGHT = 0.9, 0.1, 0.5
+
+
+class PermutationCapsules(NamedTuple):
+    """Primary capsules in compact form.
+
+    Attributes
+    ----------
+    value : Tensor (n_graphs, n_templates, n, n)
+        The entry at each of the k places selected by the permutation.
+    permutation : Tensor (n_graphs, n_templates, n, n), int64
+        Row of ``permutation_table(kernel_size)``.
+    padding : float
+        γ, the entry everywhere else.
+    kernel_size : int
+    """
+
+    value: Tensor
+    permutation: Tensor
+    padding: float
+    kernel_size: int
+
+    def expand(self) -> Tensor:
+        """The capsules entry by entry, ``(n_graphs, n_templates, n, n, k²)``."""
+        selected = permutation_matrices(self.permutation, self.kernel_size).flatten(-2)
+        return torch.where(selected, self.value[..., None], self.padding)
+
+
+def safe_norm(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
+    """Euclidean length with a zero (not NaN) gradient at zero."""
+    squared = x.square().sum(dim=dim, keepdim=keepdim)
+    positive = squared > 0
+    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+
+
+def squash(x: Tensor, dim: int = -1) -> Tensor:
+    """‖x‖²/(1 + ‖x‖²) · x/‖x‖ (Eq. 6): the direction stays, the length comes below 1."""
+    length = safe_norm(x, dim=dim, keepdim=True)
+    return x * (length / (1 + length.square()))
+
+
+def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
+    """Softmax with one more logit fixed at 0, to which a capsule that fits no class can leak."""
+    top = logits.amax(dim=dim, keepdim=True).clamp_min(0).detach()
+    exponential = (logits - top).exp()
+    return exponential / (exponential.sum(dim=dim, keepdim=True) + (-top).exp())
+
+
+def permutation_matrices(permutation: Tensor, kernel_size: int) -> Tensor:
+    """Boolean P with ``P[a, perm[a]]``: ``(...)`` indices to ``(..., k, k)``."""
+    table = permutation_table(kernel_size).to(permutation.device)
+    return F.one_hot(table, kernel_size).bool()[permutation]
+
+
+# -- primary capsules -----------------------------------------------------------------------------------------
+
+
+def primary_capsules(scores: Tensor, permutation: Tensor, kernel_size: int, gamma: float) -> PermutationCapsules:
+    """vec(P)/‖vec(P)‖ · F (Eq. 4, g the identity), zeros padded with γ; ‖vec P‖ = √k.
+
+    Parameters
+    ----------
+    scores : Tensor (n_graphs, n_templates, n, n)
+        F of Eq. 1. May be negative; the sign stays.
+    permutation : Tensor (n_graphs, n_templates, n, n), int64
+    kernel_size : int
+    gamma : float
+    """
+    return PermutationCapsules(scores / kernel_size**0.5, permutation, gamma, kernel_size)
+
+
+def dense_primary_capsules(scores: Tensor, poses: Tensor, gamma: float | None) -> Tensor:
+    """g(p)/‖g(p)‖ · F (Eq. 4) for any pose vectors.
+
+    Parameters
+    ----------
+    scores : Tensor (n_graphs, n_templates, n, n)
+    poses : Tensor (n_graphs, n_templates, n, n, primary_size)
+        vec(P) of a spectral match, or its image under a linear map g.
+    gamma : float or None
+        Entries that are exactly zero in the pose become γ; ``None`` leaves them, as for a linear g, whose image
+        has no structural zeros.
+
+    Returns
+    -------
+    Tensor (n_graphs, n_templates, n, n, primary_size)
+    """
+    lengths = safe_norm(poses, keepdim=True)
+    capsules = poses / torch.where(lengths > 0, lengths, 1.0) * scores[..., None]
+    return capsules if gamma is None else torch.where(poses == 0, gamma, capsules)
+
+
+def released_primary_capsules(distance: Tensor, permutation: Tensor, kernel_size: int) -> PermutationCapsules:
+    """What the published program computes: squash(vec(P)·d²), then zeros overwritten by -1.
+
+    On the k selected entries squash gives d²·‖m‖/(1 + ‖m‖²) with ‖m‖ = d²√k.
+    """
+    squared = distance.square()
+    value = squared * (squared * kernel_size**0.5) / (1 + kernel_size * squared.square())
+    return PermutationCapsules(torch.where(value == 0, -1.0, value), permutation, -1.0, kernel_size)
+
+
+# -- votes and routing ----------------------------------------------------------------------------------------
+
+
+def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterations: int, scale: float) -> Tensor:
+    """Routing by agreement (Eq. 6 and 7).
+
+    Parameters
+    ----------
+    attend : callable
+        From the context ``(n_graphs, n_classes, capsule_size)`` to Σ α û of the same shape, where
+        α = normalise(û·context).
+    context : Tensor (n_graphs, n_classes, capsule_size)
+        Zeros: β starts at 0.
+    iterations : int
+    scale : float
+        Applied to the sum before squash; 1/√(number of windows) keeps thousands of votes from saturating it.
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, capsule_size)
+        The class capsules c_j. Gradients flow through all iterations.
+    """
+    capsules = squash(scale * attend(context))
+    for _ in range(iterations - 1):
+        context = context + capsules  # β_j += c_jᵀ û, held as the sum of the c_j
+        capsules = squash(scale * attend(context))
+    return capsules
+
+
+def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
+    """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` held in memory.
+
+    ``over="classes"`` is the leaky softmax of the paper, ``over="windows"`` the softmax of the published program.
+    """
+    logits = torch.einsum("bymd,byd->bym", votes, context)
+    coupling = leaky_softmax(logits, dim=1) if over == "classes" else logits.softmax(dim=2)
+    return torch.einsum("bym,bymd->byd", coupling, votes)
+
+
+def dense_votes(capsules: Tensor, weight: Tensor) -> Tensor:
+    """û = W_jᵀ m, the direct form.
+
+    Parameters
+    ----------
+    capsules : Tensor (n_graphs, n_templates, n, n, primary_size)
+    weight : Tensor (n_classes, n_templates, n_windows, primary_size, capsule_size)
+        ``n_windows`` is n², or 1 when the weights are shared over positions.
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, n_templates * n², capsule_size)
+    """
+    windows = capsules.flatten(2, 3)
+    if weight.shape[2] == 1:
+        votes = torch.einsum("bcnp,ycpd->bycnd", windows, weight[:, :, 0])
+    else:
+        votes = torch.einsum("bcnp,ycnpd->bycnd", windows, weight)
+    return votes.flatten(2, 3)
+
+
+def permutation_votes(capsules: PermutationCapsules, weight: Tensor) -> Tensor:
+    """û = (value - γ)·Σ selected rows of W + γ·Σ all rows of W, for weights per window.
+
+    Parameters
+    ----------
+    capsules : PermutationCapsules
+    weight : Tensor (n_classes, n_templates, n_windows, k², capsule_size)
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, n_templates * n_windows, capsule_size)
+    """
+    k = capsules.kernel_size
+    weight = weight.flatten(1, 2)  # (Y, M, k², d)
+    entries = selected_rows(k, weight.device)[capsules.permutation.flatten(1)]
+    rows = torch.arange(weight.shape[1], device=weight.device)[:, None] * k * k + entries  # (B, M, k)
+    selected = torch.stack(
+        [F.embedding_bag(rows.flatten(0, 1), w.flatten(0, 1), mode="sum").view(*rows.shape[:2], -1) for w in weight],
+        dim=1,
+    )
+    excess = (capsules.value - capsules.padding).flatten(1)[:, None, :, None]
+    return excess * selected + capsules.padding * weight.sum(dim=2)
+
+
+def attend_to_shared(capsules: PermutationCapsules, weight: Tensor, context: Tensor) -> Tensor:
+    """Σ α û with weights shared over positions; no tensor of windows × capsule_size is ever made.
+
+    Every window with the same permutation has votes on one line, so logits are looked up in a table over k!
+    permutations and the vectors are summed per permutation.
+
+    Parameters
+    ----------
+    capsules : PermutationCapsules
+    weight : Tensor (n_classes, n_templates, 1, k², capsule_size)
+    context : Tensor (n_graphs, n_classes, capsule_size)
+    """
+    weight = weight[:, :, 0]
+    excess = (capsules.value - capsules.padding).flatten(2)[:, None]  # (B, 1, c, N)
+    total = weight.sum(dim=2)  # (Y, c, d)
+    table = weight[:, :, selected_rows(capsules.kernel_size, weight.device)].sum(dim=3)  # (Y, c, k!, d)
+    n_classes = weight.shape[0]
+    index = capsules.permutation.flatten(2)[:, None].expand(-1, n_classes, -1, -1)  # (B, Y, c, N)
+    lookup = torch.einsum("ycpd,byd->bycp", table, context).gather(3, index)
+    logits = excess * lookup + capsules.padding * torch.einsum("ycd,byd->byc", total, context)[..., None]
+    coupling = leaky_softmax(logits, dim=1)
+    mass = coupling.new_zeros(*coupling.shape[:3], table.shape[2]).scatter_add(3, index, coupling * excess)
+    return torch.einsum("bycp,ycpd->byd", mass, table) + capsules.padding * torch.einsum(
+        "byc,ycd->byd", coupling.sum(dim=3), total
+    )
+
+
+def selected_rows(kernel_size: int, device: torch.device) -> Tensor:
+    """The entries of vec(P) that are 1, for every permutation: int64 ``(k!, k)``."""
+    table = permutation_table(kernel_size).to(device)
+    return torch.arange(kernel_size, device=device) * kernel_size + table
+
+
+# -- losses ---------------------------------------------------------------------------------------------------
+
+
+def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = None) -> Tensor:
+    """Margin loss of each graph (Section 4.5): Σ_j t_j max(0, 0.9-‖v_j‖)² + 0.5 (1-t_j) max(0, ‖v_j‖-0.1)².
+
+    Parameters
+    ----------
+    lengths : Tensor (n_graphs, n_classes)
+    targets : Tensor (n_graphs,), int64
+        Class indices; -1 marks an unlabelled graph, whose loss is 0.
+    class_weight : Tensor (n_classes,), optional
+        Weight of a graph by its class.
+
+    Returns
+    -------
+    Tensor (n_graphs,)
+    """
+    labelled = targets >= 0
+    present = F.one_hot(targets.clamp_min(0), lengths.shape[1]).to(lengths.dtype)
+    too_short = (UPPER_MARGIN - lengths).clamp_min(0).square()
+    too_long = (lengths - LOWER_MARGIN).clamp_min(0).square()
+    loss = (present * too_short + ABSENT_WEIGHT * (1 - present) * too_long).sum(dim=1)
+    if class_weight is not None:
+        loss = loss * class_weight[targets.clamp_min(0)]
+    return torch.where(labelled, loss, 0.0)
+
+
+def reconstruction_loss(graphs: Tensor, reconstruction: Tensor, squared: bool = False) -> Tensor:
+    """‖A - Â‖_F of each graph (Section 4.5), or its square as the published program has it: ``(n_graphs,)``."""
+    difference = (graphs - reconstruction).flatten(1)
+    return difference.square().sum(dim=1) if squared else safe_norm(difference)

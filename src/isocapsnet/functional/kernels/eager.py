@@ -1,0 +1,102 @@
+"""The isomorphic match in plain torch: any device, any floating dtype, the reference for the fused kernels.
+
+Every kernel module offers the same two functions, :func:`search` and :func:`backward`.
+"""
+
+from functools import lru_cache
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+# Correlations held at a time: 16 MB of float32 however large k! and the number of windows are.
+_CHUNK_VALUES = 4_000_000
+
+# Correlations this close to the best, in units of eps ‖K‖ ‖A‖, are ties: the first in table order wins.
+TIE_TOLERANCE = 16.0
+
+
+@lru_cache(maxsize=16)
+def permutation_table(kernel_size: int) -> Tensor:
+    """All permutations of ``range(kernel_size)`` in lexicographic order, int64 ``(k!, k)``.
+
+    Row ``p`` stands for the matrix P with ``P[a, p[a]] = 1``, so that ``P K Pᵀ = K[p][:, p]``.
+    """
+    return torch.tensor(list(permutations(range(kernel_size))), dtype=torch.int64).reshape(-1, kernel_size)
+
+
+def windows_of(graphs: Tensor, kernel_size: int, stride: int) -> Tensor:
+    """A view of every window A_st: ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``."""
+    return graphs.unfold(1, kernel_size, stride).unfold(2, kernel_size, stride)
+
+
+def permuted_templates(templates: Tensor) -> Tensor:
+    """Every P K Pᵀ: ``(n_templates, k, k)`` to ``(n_templates, k!, k, k)``."""
+    table = permutation_table(templates.shape[-1]).to(templates.device)
+    return templates[:, table[:, :, None], table[:, None, :]]
+
+
+def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Distance and winning permutation of Eq. 1, both ``(n_graphs, n_templates, n, n)``.
+
+    ‖PKPᵀ - A‖² = ‖K‖² + ‖A‖² - 2⟨PKPᵀ, A⟩, so the winner has the largest correlation; its distance is then taken
+    from the difference itself, which loses nothing to cancellation.
+    """
+    n_templates, k, _ = templates.shape
+    windows = windows_of(graphs, k, stride)
+    flat = windows.reshape(-1, k * k)
+    candidates = permuted_templates(templates).flatten(2)  # (c, k!, k²)
+    tolerance = TIE_TOLERANCE * torch.finfo(graphs.dtype).eps * templates.flatten(1).norm(dim=1)
+
+    distance = graphs.new_empty(n_templates, len(flat))
+    permutation = torch.empty(n_templates, len(flat), dtype=torch.int64, device=graphs.device)
+    step = max(1, _CHUNK_VALUES // candidates.shape[1])
+    for start in range(0, len(flat), step):
+        chunk = flat[start : start + step]
+        sizes = chunk.norm(dim=1)
+        for i in range(n_templates):
+            correlation = chunk @ candidates[i].T
+            floor = correlation.amax(dim=1) - tolerance[i] * sizes
+            # argmax of a 0/1 tensor is its first 1: the tie rule.
+            winner = (correlation >= floor[:, None]).to(torch.uint8).argmax(dim=1)
+            permutation[i, start : start + step] = winner
+            distance[i, start : start + step] = (candidates[i, winner] - chunk).norm(dim=1)
+
+    n_graphs, rows, columns = windows.shape[:3]
+    shape = (n_templates, n_graphs, rows, columns)
+    return distance.view(shape).transpose(0, 1).contiguous(), permutation.view(shape).transpose(0, 1).contiguous()
+
+
+def backward(
+    grad_distance: Tensor,
+    distance: Tensor,
+    permutation: Tensor,
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int,
+    needs_graphs: bool,
+    needs_templates: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients through the winning permutation alone, for graphs and for templates.
+
+    d‖PKPᵀ - A‖ = ⟨(PKPᵀ - A)/‖PKPᵀ - A‖, P dK Pᵀ - dA⟩; at a perfect match the zero sub-gradient is taken.
+    """
+    n_templates, k, _ = templates.shape
+    windows = windows_of(graphs, k, stride)
+    scale = torch.where(distance > 0, grad_distance / distance.clamp_min(torch.finfo(distance.dtype).tiny), 0.0)
+    table = permutation_table(k).to(graphs.device)
+    grad_graphs = torch.zeros_like(graphs, memory_format=torch.contiguous_format) if needs_graphs else None
+    grad_windows = windows_of(grad_graphs, k, stride) if grad_graphs is not None else None
+    grad_templates = torch.zeros_like(templates) if needs_templates else None
+    for i in range(n_templates):
+        winner = table[permutation[:, i]]  # (B, n, n, k)
+        for a in range(k):
+            for b in range(k):
+                entry = winner[..., a] * k + winner[..., b]
+                difference = scale[:, i] * (templates[i].flatten()[entry] - windows[..., a, b])
+                if grad_templates is not None:
+                    grad_templates[i].view(-1).index_add_(0, entry.flatten(), difference.flatten())
+                if grad_windows is not None:
+                    # A view with fixed (a, b) never overlaps itself, so subtracting in place is safe.
+                    grad_windows[..., a, b] -= difference
+    return grad_graphs, grad_templates
