@@ -1,0 +1,18 @@
+"""Modules: shells that own parameters and call :mod:`isocapsnet.functional`."""
+
+from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
+from isocapsnet.nn.isocapsnet import CapsuleLoss, CapsuleOutput, IsoCapsNet, ReleasedIsoCapsNet
+from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer
+
+__all__ = [
+    "CapsuleLoss",
+    "CapsuleOutput",
+    "DigitCapsules",
+    "GraphDecoder",
+    "IsoCapsNet",
+    "IsomorphicLayer",
+    "PrimaryCapsules",
+    "ReleasedIsoCapsNet",
+    "ResidualCapsules",
+    "SpectralIsomorphicLayer",
+]

@@ -1,0 +1,198 @@
+"""The capsule layers: they own the weights; the maths is in :mod:`isocapsnet.functional.capsule`."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from isocapsnet import functional
+from isocapsnet._validation import check_option
+from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
+
+WEIGHT_SHARING = ("window", "template")
+RESIDUAL_INPUTS = ("softmax", "scores")
+
+# Initial routing weights above 0.02 saturate the class capsules before anything is learned.
+WEIGHT_SCALE = 0.01
+# The residual input has mean 0.01: large enough to learn from, too small to drown the capsules.
+RESIDUAL_SCALE = 0.01
+
+
+def mlp(sizes: Sequence[int]) -> nn.Sequential:
+    """Linear layers of the given widths with ReLU between them."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+        layers += [nn.Linear(n_in, n_out), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class PrimaryCapsules(nn.Module):
+    """Scores and poses of the match, as one vector per template and window (Eq. 4 and the padding).
+
+    Parameters
+    ----------
+    kernel_size : int
+    gamma : float
+        What the zeros of a pose are padded with.
+    primary_size : int, optional
+        With a number, g is a linear map from k² to that size; without one, g is the identity.
+    """
+
+    def __init__(self, kernel_size: int, gamma: float = -0.1, primary_size: int | None = None) -> None:
+        super().__init__()
+        self.kernel_size, self.gamma = kernel_size, gamma
+        self.project = nn.Linear(kernel_size**2, primary_size, bias=False) if primary_size is not None else None
+        self.size = primary_size if primary_size is not None else kernel_size**2
+
+    def forward(self, match: IsomorphicMatch | SpectralMatch) -> PermutationCapsules | Tensor:
+        """Compact capsules where the pose is a plain permutation, ``(n_graphs, n_templates, n, n, size)`` else."""
+        scores = 1 - match.distance
+        if isinstance(match, IsomorphicMatch):
+            if self.project is None:
+                return functional.primary_capsules(scores, match.permutation, self.kernel_size, self.gamma)
+            # k! poses at most: map each permutation once, then look the windows' poses up.
+            every = torch.arange(len(functional.permutation_table(self.kernel_size)), device=scores.device)
+            vectors = functional.permutation_matrices(every, self.kernel_size).flatten(1).to(scores.dtype)
+            return functional.dense_primary_capsules(scores, self.project(vectors)[match.permutation], None)
+        poses = match.matrix.flatten(-2)
+        if self.project is None:
+            return functional.dense_primary_capsules(scores, poses, self.gamma)
+        return functional.dense_primary_capsules(scores, self.project(poses), None)
+
+
+class DigitCapsules(nn.Module):
+    """Class capsules by dynamic routing (Eq. 6 and 7).
+
+    Parameters
+    ----------
+    n_classes, n_templates : int
+    n_windows : int
+        Windows per template, n².
+    primary_size, capsule_size : int
+    weight_sharing : {"window", "template"}
+        One W per class, template and window (Sabour et al.'s W_ij), or one per class and template: small, fast,
+        blind to position.
+    iterations : int
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        n_templates: int,
+        n_windows: int,
+        primary_size: int,
+        capsule_size: int = 16,
+        weight_sharing: str = "window",
+        iterations: int = 3,
+    ) -> None:
+        super().__init__()
+        check_option("weight_sharing", weight_sharing, WEIGHT_SHARING)
+        self.iterations = iterations
+        self.scale = (n_templates * n_windows) ** -0.5
+        positions = n_windows if weight_sharing == "window" else 1
+        self.weight = nn.Parameter(
+            WEIGHT_SCALE * torch.randn(n_classes, n_templates, positions, primary_size, capsule_size)
+        )
+
+    def forward(self, capsules: PermutationCapsules | Tensor) -> Tensor:
+        """Primary capsules to class capsules ``(n_graphs, n_classes, capsule_size)``."""
+        return route(capsules, self.weight, self.iterations, self.scale)
+
+
+def route(
+    capsules: PermutationCapsules | Tensor, weight: Tensor, iterations: int, scale: float, over: str = "classes"
+) -> Tensor:
+    """Dynamic routing by the cheapest form the capsules and weights admit."""
+    if isinstance(capsules, Tensor):
+        votes = functional.dense_votes(capsules, weight)
+    elif weight.shape[2] > 1 or over != "classes":
+        votes = functional.permutation_votes(capsules, weight)
+    else:
+        votes = None
+    context = weight.new_zeros(_batch_size(capsules), weight.shape[0], weight.shape[-1])
+    if votes is None:
+        assert isinstance(capsules, PermutationCapsules)
+        compact = capsules
+        return functional.dynamic_routing(
+            lambda c: functional.attend_to_shared(compact, weight, c), context, iterations, scale
+        )
+    return functional.dynamic_routing(
+        lambda c: functional.attend_to_votes(votes, c, over), context, iterations, scale
+    )
+
+
+def _batch_size(capsules: PermutationCapsules | Tensor) -> int:
+    return len(capsules if isinstance(capsules, Tensor) else capsules.value)
+
+
+class ResidualCapsules(nn.Module):
+    """Class capsules straight from the scores (Section 4.4).
+
+    Parameters
+    ----------
+    n_classes, n_templates : int
+    n_windows : int
+        Windows per template, n².
+    capsule_size : int
+    sizes : sequence of int
+        Hidden widths of the MLP.
+    residual_input : {"softmax", "scores"}
+        The softmax of each F_i over its windows, brought to mean 0.01, or 0.01 F_i itself.
+    """
+
+    def __init__(
+        self,
+        n_classes: int,
+        n_templates: int,
+        n_windows: int,
+        capsule_size: int = 16,
+        sizes: Sequence[int] = (64,),
+        residual_input: str = "softmax",
+    ) -> None:
+        super().__init__()
+        check_option("residual_input", residual_input, RESIDUAL_INPUTS)
+        self.shape = (n_classes, capsule_size)
+        self.residual_input = residual_input
+        self.mlp = mlp([n_templates * n_windows, *sizes, n_classes * capsule_size])
+        # Zero at the start: the residual is added to capsules, so it must earn its place.
+        last = self.mlp[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """``(n_graphs, n_templates, n, n)`` to ``(n_graphs, n_classes, capsule_size)``."""
+        windows = scores.flatten(2)
+        if self.residual_input == "softmax":
+            windows = windows.softmax(dim=2) * windows.shape[2]
+        return self.mlp(RESIDUAL_SCALE * windows.flatten(1)).unflatten(1, self.shape)
+
+
+class GraphDecoder(nn.Module):
+    """The graph back from its class capsules (Section 4.5).
+
+    Parameters
+    ----------
+    n_classes, capsule_size, n_nodes : int
+    sizes : sequence of int
+        Hidden widths of the MLP.
+    masked : bool
+        As the published program: only the longest capsule is seen, and the output goes through a sigmoid.
+    """
+
+    def __init__(
+        self, n_classes: int, capsule_size: int, n_nodes: int, sizes: Sequence[int] = (512, 1024), masked: bool = False
+    ) -> None:
+        super().__init__()
+        self.n_nodes, self.masked = n_nodes, masked
+        self.mlp = mlp([n_classes * capsule_size, *sizes, n_nodes**2])
+
+    def forward(self, capsules: Tensor) -> Tensor:
+        """``(n_graphs, n_classes, capsule_size)`` to ``(n_graphs, n_nodes, n_nodes)``."""
+        if self.masked:
+            longest = functional.safe_norm(capsules).argmax(dim=1)
+            capsules = capsules * nn.functional.one_hot(longest, capsules.shape[1])[..., None]
+        output = self.mlp(capsules.flatten(1))
+        if self.masked:
+            output = output.sigmoid()
+        return output.unflatten(1, (self.n_nodes, self.n_nodes))

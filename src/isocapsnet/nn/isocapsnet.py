@@ -1,0 +1,186 @@
+"""The whole Iso-CapsNet module, as the paper has it and as its authors' program has it, and its loss."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from isocapsnet import functional
+from isocapsnet._validation import check_option
+from isocapsnet.functional import IsomorphicMatch, SpectralMatch
+from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules, route
+from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer
+
+MATCHING = ("exact", "spectral")
+
+
+class CapsuleOutput(NamedTuple):
+    """What a capsule network says about a batch.
+
+    Attributes
+    ----------
+    capsules : Tensor (n_graphs, n_classes, capsule_size)
+        Class capsules v_j; their lengths are the class scores.
+    reconstruction : Tensor (n_graphs, n_nodes, n_nodes) or None
+    graphs : Tensor (n_graphs, n_nodes, n_nodes)
+        The input, which the reconstruction is compared with.
+    """
+
+    capsules: Tensor
+    reconstruction: Tensor | None
+    graphs: Tensor
+
+
+class IsoCapsNet(nn.Module):
+    """Isomorphic layer, primary capsules, routing, residual, decoder (Section 4).
+
+    Parameters
+    ----------
+    n_nodes, n_classes : int
+    n_templates, kernel_size, stride : int
+    matching : {"exact", "spectral"}
+    weight_sharing : {"window", "template"}
+    primary_size : int, optional
+    capsule_size : int
+    routing_iterations : int
+        0 leaves the routed capsules out, so that the residual stands alone.
+    gamma : float
+    residual : bool
+    residual_input : {"softmax", "scores"}
+    residual_sizes, decoder_sizes : sequence of int
+    reconstruct : bool
+        Without it there is no decoder.
+    template_scale : float
+    """
+
+    def __init__(
+        self,
+        n_nodes: int,
+        n_classes: int,
+        *,
+        n_templates: int = 1,
+        kernel_size: int = 4,
+        stride: int = 1,
+        matching: str = "exact",
+        weight_sharing: str = "window",
+        primary_size: int | None = None,
+        capsule_size: int = 16,
+        routing_iterations: int = 3,
+        gamma: float = -0.1,
+        residual: bool = True,
+        residual_input: str = "softmax",
+        residual_sizes: Sequence[int] = (64,),
+        decoder_sizes: Sequence[int] = (512, 1024),
+        reconstruct: bool = True,
+        template_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_option("matching", matching, MATCHING)
+        layer = IsomorphicLayer if matching == "exact" else SpectralIsomorphicLayer
+        n_windows = ((n_nodes - kernel_size) // stride + 1) ** 2
+        self.isomorphic = layer(n_templates, kernel_size, stride, template_scale)
+        self.primary = PrimaryCapsules(kernel_size, gamma, primary_size)
+        self.digit = (
+            DigitCapsules(
+                n_classes,
+                n_templates,
+                n_windows,
+                self.primary.size,
+                capsule_size,
+                weight_sharing,
+                routing_iterations,
+            )
+            if routing_iterations > 0
+            else None
+        )
+        self.residual = (
+            ResidualCapsules(n_classes, n_templates, n_windows, capsule_size, residual_sizes, residual_input)
+            if residual
+            else None
+        )
+        self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes) if reconstruct else None
+
+    def forward(self, graphs: Tensor) -> CapsuleOutput:
+        """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
+        match = self.isomorphic(graphs)
+        capsules = self.route(match)
+        if self.residual is not None:
+            capsules = capsules + self.residual(1 - match.distance)  # Eq. 9: v_j = r_j + c_j
+        return CapsuleOutput(capsules, self.decoder(capsules) if self.decoder is not None else None, graphs)
+
+    def route(self, match: IsomorphicMatch | SpectralMatch) -> Tensor | float:
+        """The routed capsules c_j ``(n_graphs, n_classes, capsule_size)``, or 0 without routing."""
+        return self.digit(self.primary(match)) if self.digit is not None else 0.0
+
+
+class ReleasedIsoCapsNet(nn.Module):
+    """What the authors' published program computes, kept so that anyone can reproduce what was run.
+
+    Squared distances instead of scores, primary capsules squashed and padded with -1, routing with a softmax over
+    windows, no residual, a decoder that sees the predicted class only and ends in a sigmoid.
+
+    Parameters
+    ----------
+    n_nodes, n_classes, kernel_size, capsule_size, routing_iterations : int
+    decoder_sizes : sequence of int
+    """
+
+    def __init__(
+        self,
+        n_nodes: int,
+        n_classes: int,
+        *,
+        kernel_size: int = 4,
+        capsule_size: int = 16,
+        routing_iterations: int = 3,
+        decoder_sizes: Sequence[int] = (512, 1024),
+    ) -> None:
+        super().__init__()
+        self.routing_iterations = routing_iterations
+        self.isomorphic = IsomorphicLayer(1, kernel_size)
+        n_windows = (n_nodes - kernel_size + 1) ** 2
+        self.weight = nn.Parameter(torch.randn(n_classes, 1, n_windows, kernel_size**2, capsule_size))
+        self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, masked=True)
+
+    def forward(self, graphs: Tensor) -> CapsuleOutput:
+        """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
+        distance, permutation = self.isomorphic(graphs)
+        kernel_size = self.isomorphic.templates.shape[-1]
+        primary = functional.released_primary_capsules(distance, permutation, kernel_size)
+        capsules = route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")
+        return CapsuleOutput(capsules, self.decoder(capsules), graphs)
+
+
+class CapsuleLoss(nn.Module):
+    """(margin + δ · reconstruction) / batch (Section 4.5).
+
+    Unlabelled graphs (target -1) take part in the reconstruction alone.
+
+    Parameters
+    ----------
+    reconstruction_weight : float
+        δ.
+    class_weight : Tensor (n_classes,), optional
+    squared : bool
+        Sum of squared errors instead of the Frobenius norm, as in the published program.
+    """
+
+    class_weight: Tensor | None
+
+    def __init__(
+        self, reconstruction_weight: float = 0.0005, class_weight: Tensor | None = None, squared: bool = False
+    ) -> None:
+        super().__init__()
+        self.reconstruction_weight, self.squared = reconstruction_weight, squared
+        self.register_buffer("class_weight", class_weight)
+
+    def forward(self, output: CapsuleOutput, targets: Tensor) -> Tensor:
+        """The mean loss of a batch with targets ``(n_graphs,)``."""
+        lengths = functional.safe_norm(output.capsules)
+        loss = functional.margin_loss(lengths, targets, self.class_weight).sum()
+        loss = loss / (targets >= 0).sum().clamp_min(1)
+        if output.reconstruction is not None and self.reconstruction_weight > 0:
+            error = functional.reconstruction_loss(output.graphs, output.reconstruction, self.squared)
+            loss = loss + self.reconstruction_weight * error.mean()
+        return loss

@@ -1,0 +1,52 @@
+"""The isomorphic layers: they own the templates."""
+
+import torch
+from torch import Tensor, nn
+
+from isocapsnet.functional import IsomorphicMatch, SpectralMatch, isomorphic_match, spectral_match
+
+
+class IsomorphicLayer(nn.Module):
+    """Match learned templates with every window of a graph, over all permutations (Eq. 1).
+
+    Parameters
+    ----------
+    n_templates, kernel_size, stride : int
+    template_scale : float
+        Standard deviation of the initial templates, in the units of the (scaled) graphs.
+    """
+
+    def __init__(self, n_templates: int, kernel_size: int, stride: int = 1, template_scale: float = 1.0) -> None:
+        super().__init__()
+        self.stride = stride
+        self.templates = nn.Parameter(template_scale * torch.randn(n_templates, kernel_size, kernel_size))
+
+    def forward(self, graphs: Tensor) -> IsomorphicMatch:
+        """``(n_graphs, n_nodes, n_nodes)`` to distances and permutations ``(n_graphs, n_templates, n, n)``."""
+        return isomorphic_match(graphs, self.templates, self.stride)
+
+
+class SpectralIsomorphicLayer(IsomorphicLayer):
+    """The fast variant: the match is found from eigenvectors (Eq. 2 and 3).
+
+    Parameters
+    ----------
+    n_templates, kernel_size, stride, template_scale
+        As in :class:`IsomorphicLayer`.
+    projection : {"permutation", "none", "orthogonal"}
+    """
+
+    def __init__(
+        self,
+        n_templates: int,
+        kernel_size: int,
+        stride: int = 1,
+        template_scale: float = 1.0,
+        projection: str = "permutation",
+    ) -> None:
+        super().__init__(n_templates, kernel_size, stride, template_scale)
+        self.projection = projection
+
+    def forward(self, graphs: Tensor) -> SpectralMatch:  # type: ignore[override]
+        """``(n_graphs, n_nodes, n_nodes)`` to distances and matrices ``(n_graphs, n_templates, n, n[, k, k])``."""
+        return spectral_match(graphs, self.templates, self.stride, self.projection)
