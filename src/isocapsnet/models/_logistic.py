@@ -61,9 +61,9 @@ def fit_logistic(
 ) -> Logistic:
     """Fit to centred ``features (n_graphs, n_features)``, with one weight per class.
 
-    Without ``C`` the value of ``C_GRID`` with the least class-weighted log-loss over the inner folds is taken.
-    The solution lies in the span of the training graphs, so wide features are rotated into that span first: the
-    result is the same, and the whole search costs what ``n_graphs`` features would.
+    Without ``C``, the value of ``C_GRID`` with the least class-weighted log-loss over inner folds is taken.
+    The solution lies in the span of the training graphs, so wide features are rotated into that span first:
+    the result is the same, and the whole search costs what ``n_graphs`` features would.
     """
     scale = np.sqrt(max(np.mean(np.sum(features**2, axis=1)), np.finfo(float).tiny))
     rotated, rotation = _rotate_into_span(features / scale)

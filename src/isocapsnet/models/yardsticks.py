@@ -38,16 +38,16 @@ class ConstantClassifier(GraphClassifier):
 class LinearClassifier(GraphClassifier):
     """L2 logistic regression on standardised edges.
 
-    Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal is not
-    used. Each edge, with its sign, is centred and scaled by its mean and deviation over the training graphs; an
-    edge that never varies has no say.
+    Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal is
+    not used. Each edge, with its sign, is centred and scaled by its mean and deviation over the training
+    graphs; an edge that never varies has no say.
 
     Parameters
     ----------
     C : float or None
-        Inverse penalty, for edges scaled so that the mean squared norm of a training graph is 1. ``None`` takes,
-        from a grid over nine decades, the value with the least log-loss in stratified cross-validation within the
-        training data (five folds, or as many as the smallest class allows).
+        Inverse penalty, for edges scaled so that the mean squared norm of a training graph is 1. ``None``
+        takes, from a grid over nine decades, the value with the least log-loss in stratified cross-validation
+        within the training data (five folds, or as many as the smallest class allows).
     class_weight : None, "balanced" or dict
         Weight of each class in the fit and in the choice of ``C``.
     random_state : int, generator or None
