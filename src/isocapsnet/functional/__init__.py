@@ -14,6 +14,7 @@ from isocapsnet.functional.capsule import (
     primary_capsules,
     reconstruction_loss,
     released_primary_capsules,
+    route,
     safe_norm,
     squash,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "primary_capsules",
     "reconstruction_loss",
     "released_primary_capsules",
+    "route",
     "safe_norm",
     "spectral_match",
     "squash",

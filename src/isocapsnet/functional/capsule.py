@@ -9,15 +9,16 @@ iterations is one vector per class, the *context*, and an iteration is one call 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import embedding_bag, one_hot
 
 from isocapsnet.functional.kernels.eager import permutation_table
 
-# Margin loss of the paper (Section 4.5): present above, absent below, weight of absent classes.
+# Margins of Eq. 10: present above, absent below, weight of absent classes.
 UPPER_MARGIN, LOWER_MARGIN, ABSENT_WEIGHT = 0.9, 0.1, 0.5
 
 
@@ -69,7 +70,7 @@ def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
 def permutation_matrices(permutation: Tensor, kernel_size: int) -> Tensor:
     """Boolean P with ``P[a, perm[a]]``: ``(...)`` indices to ``(..., k, k)``."""
     table = permutation_table(kernel_size).to(permutation.device)
-    return F.one_hot(table, kernel_size).bool()[permutation]
+    return one_hot(table, kernel_size).bool()[permutation]
 
 
 # -- primary capsules -----------------------------------------------------------------------------------------
@@ -149,6 +150,40 @@ def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterati
     return capsules
 
 
+def route(
+    capsules: PermutationCapsules | Tensor,
+    weight: Tensor,
+    iterations: int,
+    scale: float,
+    over: str = "classes",
+) -> Tensor:
+    """Dynamic routing from primary to class capsules, by the cheapest form that they admit.
+
+    Parameters
+    ----------
+    capsules : PermutationCapsules or Tensor (n_graphs, n_templates, n, n, primary_size)
+    weight : Tensor (n_classes, n_templates, n_windows, primary_size, capsule_size)
+        ``n_windows`` is n², or 1 when the weights are shared over positions.
+    iterations, scale
+        As in :func:`dynamic_routing`.
+    over : {"classes", "windows"}
+        As in :func:`attend_to_votes`.
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, capsule_size)
+    """
+    if isinstance(capsules, Tensor):
+        attend = partial(attend_to_votes, dense_votes(capsules, weight), over=over)
+    elif weight.shape[2] == 1 and over == "classes":
+        attend = partial(attend_to_shared, capsules, weight)
+    else:
+        attend = partial(attend_to_votes, permutation_votes(capsules, weight), over=over)
+    n_graphs = len(capsules) if isinstance(capsules, Tensor) else len(capsules.value)
+    context = weight.new_zeros(n_graphs, weight.shape[0], weight.shape[-1])
+    return dynamic_routing(attend, context, iterations, scale)
+
+
 def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
     """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` held in memory.
 
@@ -197,7 +232,7 @@ def permutation_votes(capsules: PermutationCapsules, weight: Tensor) -> Tensor:
     entries = selected_rows(k, weight.device)[capsules.permutation.flatten(1)]
     rows = torch.arange(weight.shape[1], device=weight.device)[:, None] * k * k + entries  # (B, M, k)
     selected = torch.stack(
-        [F.embedding_bag(rows.flatten(0, 1), w.flatten(0, 1), mode="sum").view(*rows.shape[:2], -1) for w in weight],
+        [embedding_bag(rows.flatten(0, 1), w.flatten(0, 1), mode="sum").view(*rows.shape[:2], -1) for w in weight],
         dim=1,
     )
     excess = (capsules.value - capsules.padding).flatten(1)[:, None, :, None]
@@ -241,7 +276,7 @@ def selected_rows(kernel_size: int, device: torch.device) -> Tensor:
 
 
 def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = None) -> Tensor:
-    """Margin loss of each graph (Section 4.5): Σ_j t_j max(0, 0.9-‖v_j‖)² + 0.5 (1-t_j) max(0, ‖v_j‖-0.1)².
+    """Margin loss of each graph (Eq. 10): Σ_j t_j max(0, 0.9-‖v_j‖)² + 0.5 (1-t_j) max(0, ‖v_j‖-0.1)².
 
     Parameters
     ----------
@@ -256,7 +291,7 @@ def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = 
     Tensor (n_graphs,)
     """
     labelled = targets >= 0
-    present = F.one_hot(targets.clamp_min(0), lengths.shape[1]).to(lengths.dtype)
+    present = one_hot(targets.clamp_min(0), lengths.shape[1]).to(lengths.dtype)
     too_short = (UPPER_MARGIN - lengths).clamp_min(0).square()
     too_long = (lengths - LOWER_MARGIN).clamp_min(0).square()
     loss = (present * too_short + ABSENT_WEIGHT * (1 - present) * too_long).sum(dim=1)
@@ -266,6 +301,6 @@ def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = 
 
 
 def reconstruction_loss(graphs: Tensor, reconstruction: Tensor, squared: bool = False) -> Tensor:
-    """‖A - Â‖_F of each graph (Section 4.5), or its square as the published program has it: ``(n_graphs,)``."""
+    """‖A - Â‖_F of each graph (Eq. 12), or its square as the published program has it: ``(n_graphs,)``."""
     difference = (graphs - reconstruction).flatten(1)
     return difference.square().sum(dim=1) if squared else safe_norm(difference)

@@ -81,9 +81,7 @@ class _Match(torch.autograd.Function):
     """The one place where a kernel meets autograd."""
 
     @staticmethod
-    def forward(
-        ctx: Any, graphs: Tensor, templates: Tensor, stride: int, kernel: ModuleType
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, graphs: Tensor, templates: Tensor, stride: int, kernel: ModuleType) -> tuple[Tensor, Tensor]:
         distance, permutation = kernel.search(graphs, templates, stride)
         ctx.save_for_backward(graphs, templates, distance, permutation)
         ctx.stride, ctx.kernel = stride, kernel

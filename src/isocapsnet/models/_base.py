@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
 
 
-class GraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GraphClassifier(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier of brain graphs ``(n_graphs, n_nodes, n_nodes)``.
 
     A method implements ``_fit(X, codes)`` and ``_predict_proba(X)`` on checked input, where ``codes`` are class

@@ -1,6 +1,7 @@
 """The capsule layers: they own the weights; the maths is in :mod:`isocapsnet.functional.capsule`."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ RESIDUAL_SCALE = 0.01
 def mlp(sizes: Sequence[int]) -> nn.Sequential:
     """Linear layers of the given widths with ReLU between them."""
     layers: list[nn.Module] = []
-    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+    for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -96,37 +97,11 @@ class DigitCapsules(nn.Module):
 
     def forward(self, capsules: PermutationCapsules | Tensor) -> Tensor:
         """Primary capsules to class capsules ``(n_graphs, n_classes, capsule_size)``."""
-        return route(capsules, self.weight, self.iterations, self.scale)
-
-
-def route(
-    capsules: PermutationCapsules | Tensor, weight: Tensor, iterations: int, scale: float, over: str = "classes"
-) -> Tensor:
-    """Dynamic routing by the cheapest form the capsules and weights admit."""
-    if isinstance(capsules, Tensor):
-        votes = functional.dense_votes(capsules, weight)
-    elif weight.shape[2] > 1 or over != "classes":
-        votes = functional.permutation_votes(capsules, weight)
-    else:
-        votes = None
-    context = weight.new_zeros(_batch_size(capsules), weight.shape[0], weight.shape[-1])
-    if votes is None:
-        assert isinstance(capsules, PermutationCapsules)
-        compact = capsules
-        return functional.dynamic_routing(
-            lambda c: functional.attend_to_shared(compact, weight, c), context, iterations, scale
-        )
-    return functional.dynamic_routing(
-        lambda c: functional.attend_to_votes(votes, c, over), context, iterations, scale
-    )
-
-
-def _batch_size(capsules: PermutationCapsules | Tensor) -> int:
-    return len(capsules if isinstance(capsules, Tensor) else capsules.value)
+        return functional.route(capsules, self.weight, self.iterations, self.scale)
 
 
 class ResidualCapsules(nn.Module):
-    """Class capsules straight from the scores (Section 4.4).
+    """Class capsules straight from the scores (Eq. 8).
 
     Parameters
     ----------
@@ -169,7 +144,7 @@ class ResidualCapsules(nn.Module):
 
 
 class GraphDecoder(nn.Module):
-    """The graph back from its class capsules (Section 4.5).
+    """The graph back from its class capsules (Eq. 11).
 
     Parameters
     ----------
@@ -181,7 +156,12 @@ class GraphDecoder(nn.Module):
     """
 
     def __init__(
-        self, n_classes: int, capsule_size: int, n_nodes: int, sizes: Sequence[int] = (512, 1024), masked: bool = False
+        self,
+        n_classes: int,
+        capsule_size: int,
+        n_nodes: int,
+        sizes: Sequence[int] = (512, 1024),
+        masked: bool = False,
     ) -> None:
         super().__init__()
         self.n_nodes, self.masked = n_nodes, masked

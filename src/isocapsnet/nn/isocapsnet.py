@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from isocapsnet import functional
 from isocapsnet._validation import check_option
-from isocapsnet.functional import IsomorphicMatch, SpectralMatch
-from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules, route
+from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
 from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer
 
 MATCHING = ("exact", "spectral")
@@ -77,6 +76,7 @@ class IsoCapsNet(nn.Module):
     ) -> None:
         super().__init__()
         check_option("matching", matching, MATCHING)
+        self.n_classes, self.capsule_size = n_classes, capsule_size
         layer = IsomorphicLayer if matching == "exact" else SpectralIsomorphicLayer
         n_windows = ((n_nodes - kernel_size) // stride + 1) ** 2
         self.isomorphic = layer(n_templates, kernel_size, stride, template_scale)
@@ -104,14 +104,12 @@ class IsoCapsNet(nn.Module):
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
         match = self.isomorphic(graphs)
-        capsules = self.route(match)
+        capsules = graphs.new_zeros(len(graphs), self.n_classes, self.capsule_size)
+        if self.digit is not None:
+            capsules = capsules + self.digit(self.primary(match))
         if self.residual is not None:
             capsules = capsules + self.residual(1 - match.distance)  # Eq. 9: v_j = r_j + c_j
         return CapsuleOutput(capsules, self.decoder(capsules) if self.decoder is not None else None, graphs)
-
-    def route(self, match: IsomorphicMatch | SpectralMatch) -> Tensor | float:
-        """The routed capsules c_j ``(n_graphs, n_classes, capsule_size)``, or 0 without routing."""
-        return self.digit(self.primary(match)) if self.digit is not None else 0.0
 
 
 class ReleasedIsoCapsNet(nn.Module):
@@ -148,12 +146,12 @@ class ReleasedIsoCapsNet(nn.Module):
         distance, permutation = self.isomorphic(graphs)
         kernel_size = self.isomorphic.templates.shape[-1]
         primary = functional.released_primary_capsules(distance, permutation, kernel_size)
-        capsules = route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")
+        capsules = functional.route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")
         return CapsuleOutput(capsules, self.decoder(capsules), graphs)
 
 
 class CapsuleLoss(nn.Module):
-    """(margin + δ · reconstruction) / batch (Section 4.5).
+    """(margin + δ · reconstruction) / batch (Eq. 13).
 
     Unlabelled graphs (target -1) take part in the reconstruction alone.
 
