@@ -40,7 +40,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each graph ``(n_graphs,)``."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(axis=1)]
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:

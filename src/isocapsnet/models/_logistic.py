@@ -89,6 +89,8 @@ def _rotate_into_span(
         return features, None
     eigenvalues, vectors = eigh(features @ features.T)
     kept = eigenvalues > eigenvalues[-1] * n_graphs * np.finfo(float).eps * 10
+    if not kept.any():
+        return np.zeros((n_graphs, 1)), np.zeros((1, n_features))
     singular = np.sqrt(eigenvalues[kept])
     return vectors[:, kept] * singular, (vectors[:, kept] / singular).T @ features
 
@@ -118,6 +120,4 @@ def _one_row_per_class(model: LogisticRegression) -> tuple[NDArray[np.float64], 
     """Coefficients ``(n_classes, n_features)`` and intercepts ``(n_classes,)``, also with two classes."""
     if len(model.classes_) > 2:
         return model.coef_, model.intercept_
-    return np.vstack([-model.coef_, model.coef_]) / 2, np.concatenate(
-        [-model.intercept_, model.intercept_]
-    ) / 2
+    return np.vstack([-model.coef_, model.coef_]) / 2, np.concatenate([-model.intercept_, model.intercept_]) / 2
