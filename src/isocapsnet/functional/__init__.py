@@ -23,6 +23,7 @@ from isocapsnet.functional.isomorphic import (
     SpectralMatch,
     isomorphic_match,
     linear_assignment,
+    permutation_index,
     permutation_table,
     spectral_match,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "leaky_softmax",
     "linear_assignment",
     "margin_loss",
+    "permutation_index",
     "permutation_matrices",
     "permutation_table",
     "permutation_votes",

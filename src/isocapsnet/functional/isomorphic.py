@@ -198,6 +198,15 @@ def linear_assignment(profit: Tensor) -> Tensor:
     return matrix
 
 
+def permutation_index(matrices: Tensor) -> Tensor:
+    """Rows of ``permutation_table(k)`` for permutation matrices: ``(..., k, k)`` to int64 ``(...)``."""
+    k = matrices.shape[-1]
+    place = k ** torch.arange(k - 1, -1, -1, device=matrices.device)
+    # Lexicographic order is the order of the rows read as numbers in base k.
+    numbers = (permutation_table(k).to(matrices.device) * place).sum(dim=1)
+    return torch.searchsorted(numbers, (matrices.argmax(dim=-1) * place).sum(dim=-1))
+
+
 def _safe_frobenius(matrices: Tensor) -> Tensor:
     """‖·‖_F of ``(..., k, k)`` with a zero gradient at zero."""
     squared = matrices.square().sum(dim=(-2, -1))

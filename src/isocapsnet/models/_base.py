@@ -27,11 +27,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
-        graphs = check_graphs(X, min_graphs=2)
-        self._check_parameters(graphs.shape[1])
-        self.classes_, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
-        self.n_nodes_in_ = graphs.shape[1]
-        self._fit(graphs, codes)
+        self._fit(*self._check_training(X, y))
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -71,6 +67,13 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     # -- shared helpers -------------------------------------------------------------------------------------
 
+    def _check_training(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        graphs = check_graphs(X, min_graphs=2)
+        self._check_parameters(graphs.shape[1])
+        self.classes_, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
+        self.n_nodes_in_ = graphs.shape[1]
+        return graphs, codes
+
     def _check_fitted(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "n_nodes_in_")
         return check_graphs(X, n_nodes=self.n_nodes_in_)
@@ -80,6 +83,17 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+def as_seed(random_state: Any) -> int:
+    """A seed from ``None`` (fresh), a number or a generator; numpy's global generator is never drawn from."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    return int(random_state)
 
 
 def class_weights(class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """L2 logistic regression, its strength chosen on the training data: the head of ``linear`` and ``freq``."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +25,6 @@ class Logistic(NamedTuple):
     def predict_proba(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)`` of features ``(n_graphs, n_features)``."""
         return np.asarray(softmax(features @ self.coef.T + self.intercept, axis=1))
-
-
-def as_seed(random_state: Any) -> int:
-    """A seed from ``None`` (fresh), a number or a generator; numpy's global generator is never drawn from."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    return int(random_state)
 
 
 def inner_folds(codes: NDArray[np.int64], seed: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from isocapsnet._validation import check_number
-from isocapsnet.models._base import GraphClassifier, are_symmetric, class_weights, edge_vectors
-from isocapsnet.models._logistic import Logistic, as_seed, fit_logistic
+from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, edge_vectors
+from isocapsnet.models._logistic import Logistic, fit_logistic
 
 
 class ConstantClassifier(GraphClassifier):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from isocapsnet.functional import IsomorphicMatch, SpectralMatch, isomorphic_match, spectral_match
+from isocapsnet.functional import IsomorphicMatch, SpectralMatch, isomorphic_match, permutation_index, spectral_match
 
 
 class IsomorphicLayer(nn.Module):
@@ -47,6 +47,9 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         super().__init__(n_templates, kernel_size, stride, template_scale)
         self.projection = projection
 
-    def forward(self, graphs: Tensor) -> SpectralMatch:  # type: ignore[override]
-        """``(n_graphs, n_nodes, n_nodes)`` to distances and matrices ``(n_graphs, n_templates, n, n[, k, k])``."""
-        return spectral_match(graphs, self.templates, self.stride, self.projection)
+    def forward(self, graphs: Tensor) -> IsomorphicMatch | SpectralMatch:  # type: ignore[override]
+        """``(n_graphs, n_nodes, n_nodes)`` to a match; with ``projection="permutation"`` of the exact layer's type."""
+        match = spectral_match(graphs, self.templates, self.stride, self.projection)
+        if self.projection == "permutation":
+            return IsomorphicMatch(match.distance, permutation_index(match.matrix))
+        return match

@@ -1,0 +1,298 @@
+"""Iso-CapsNet: the isomorphic capsule network of Zhang (2022), arXiv 2206.13465."""
+
+import warnings
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.models._capsules import CapsuleClassifier
+from isocapsnet.nn import CapsuleLoss, IsoCapsNet, ReleasedIsoCapsNet
+from isocapsnet.nn.capsule import RESIDUAL_INPUTS, WEIGHT_SHARING
+from isocapsnet.nn.isocapsnet import MATCHING
+
+FORMULATIONS = ("paper", "released")
+
+#: The settings of the authors' published program. A parameter left at its default takes its value from here.
+RELEASED: dict[str, Any] = {
+    "learning_rate": 0.01,
+    "weight_decay": 5e-4,
+    "batch_size": 64,
+    "max_epochs": 17,
+    "reconstruction_weight": 0.0005,
+    "scaling": "none",
+    "validation_fraction": 0.0,
+}
+
+# What the published program does not have; setting it has no effect on formulation="released".
+_NOT_RELEASED = (
+    "matching", "stride", "weight_sharing", "primary_size", "gamma", "residual", "residual_input", "residual_sizes",
+    "template_scale", "scaling", "patience", "validation_fraction",
+)  # fmt: skip
+
+
+class Matches(NamedTuple):
+    """Where and how each template matches.
+
+    Attributes
+    ----------
+    scores : array (n_graphs, n_templates, n, n)
+        F of Eq. 1, in scaled units: 1 at a perfect match.
+    permutations : array (n_graphs, n_templates, n, n), int64
+        Row of ``isocapsnet.functional.permutation_table(kernel_size)``.
+    """
+
+    scores: NDArray[np.float32]
+    permutations: NDArray[np.int64]
+
+
+class IsoCapsNetClassifier(CapsuleClassifier):
+    """Isomorphic capsule network (Zhang 2022).
+
+    Learned templates are matched with every window of the adjacency matrix over all node permutations; the match
+    score and the winning permutation of each window become capsules, which are routed to one capsule per class. The
+    length of a class capsule is the class score. Weighted and negative edges enter as they are.
+
+    Windows are contiguous index ranges, so the model depends on the order of the nodes. With ``stride=kernel_size``
+    scores alone cannot see the orientation of a pattern inside its window; with overlapping windows they can.
+
+    Parameters
+    ----------
+    n_templates : int
+        c, learned sub-graph templates.
+    kernel_size : int
+        k, nodes per template. Time grows with k!.
+    stride : int
+        Distance between neighbouring windows.
+    matching : {"exact", "spectral"}
+        All k! permutations, or eigenvectors and an assignment (for large k).
+    weight_sharing : {"window", "template"}
+        Routing weights per window, or shared over positions: small, and blind to where a pattern lies.
+    primary_size : int, optional
+        Size of the primary capsules; the default is k².
+    capsule_size : int
+        Size of the class capsules.
+    routing_iterations : int
+    gamma : float
+        Padding of the zeros of a permutation, between -1 and 1.
+    residual : bool
+        Add capsules computed from the scores alone.
+    residual_input : {"softmax", "scores"}
+    residual_sizes, decoder_sizes : sequence of int
+        Hidden layer sizes.
+    reconstruction_weight : float
+        δ; 0 leaves the decoder out.
+    template_scale : float
+        Standard deviation of the initial templates, in units of the edges' own.
+    formulation : {"paper", "released"}
+        The repaired paper, or what its authors' program computes, with the settings in ``RELEASED``.
+    scaling : {"auto", "std", "log", "none"}
+        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    batch_size, max_epochs : int
+    patience : int, optional
+        Stop after this many epochs without a better validation loss, and keep the best epoch.
+    validation_fraction : float
+        Part of the training data held out, by class, for early stopping and for the scale of the probabilities.
+    class_weight : None, "balanced" or dict
+    device : str
+        "auto", "cpu", "cuda".
+    random_state : int, optional
+    verbose : int
+        1 prints the losses of every epoch.
+    callbacks : list, optional
+        Further skorch callbacks.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    templates_ : array (n_templates, k, k)
+        Learned templates, in scaled units.
+    module_, history_, scaler_, temperature_, net_
+        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+
+    Examples
+    --------
+    >>> from isocapsnet import IsoCapsNetClassifier, make_planted_graphs
+    >>> planted = make_planted_graphs(n_graphs=60, effect="existence", random_state=0)
+    >>> model = IsoCapsNetClassifier(max_epochs=20, random_state=0).fit(planted.graphs, planted.labels)
+    >>> model.predict_proba(planted.graphs[:2]).shape
+    (2, 2)
+    """
+
+    version: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        n_templates: int = 1,
+        kernel_size: int = 4,
+        stride: int = 1,
+        matching: str = "exact",
+        weight_sharing: str = "window",
+        primary_size: int | None = None,
+        capsule_size: int = 16,
+        routing_iterations: int = 3,
+        gamma: float = -0.1,
+        residual: bool = True,
+        residual_input: str = "softmax",
+        residual_sizes: Sequence[int] = (64,),
+        decoder_sizes: Sequence[int] = (512, 1024),
+        reconstruction_weight: float = 0.0005,
+        template_scale: float = 1.0,
+        formulation: str = "paper",
+        scaling: str = "auto",
+        learning_rate: float = 3e-4,
+        weight_decay: float = 5e-4,
+        batch_size: int = 64,
+        max_epochs: int = 100,
+        patience: int | None = 20,
+        validation_fraction: float = 0.15,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_templates = n_templates
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.matching = matching
+        self.weight_sharing = weight_sharing
+        self.primary_size = primary_size
+        self.capsule_size = capsule_size
+        self.routing_iterations = routing_iterations
+        self.gamma = gamma
+        self.residual = residual
+        self.residual_input = residual_input
+        self.residual_sizes = residual_sizes
+        self.decoder_sizes = decoder_sizes
+        self.reconstruction_weight = reconstruction_weight
+        self.template_scale = template_scale
+        self.formulation = formulation
+        self.scaling = scaling
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try."""
+        return {"learning_rate": [1e-4, 3e-4, 1e-3], "kernel_size": [3, 4], "n_templates": [1, 4]}
+
+    @property
+    def templates_(self) -> NDArray[np.float32]:
+        """Learned templates ``(n_templates, k, k)``, in scaled units."""
+        templates = self.module_.get_parameter("isomorphic.templates")
+        return templates.detach().cpu().numpy().copy()
+
+    def match(self, X: ArrayLike) -> Matches:
+        """The score and the winning permutation of every template in every window."""
+        graphs = self._check_fitted(X)
+        device = next(self.module_.parameters()).device
+        scores, permutations = [], []
+        with torch.inference_mode():
+            for start in range(0, len(graphs), self.batch_size):
+                batch = self.scaler_.transform(graphs[start : start + self.batch_size])
+                found = self.module_.get_submodule("isomorphic")(torch.from_numpy(batch).to(device))
+                scores.append((1 - found.distance).cpu().numpy())
+                permutations.append(found.permutation.cpu().numpy())
+        return Matches(np.concatenate(scores), np.concatenate(permutations))
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_option("formulation", self.formulation, FORMULATIONS)
+        check_option("matching", self.matching, MATCHING)
+        check_option("weight_sharing", self.weight_sharing, WEIGHT_SHARING)
+        check_option("residual_input", self.residual_input, RESIDUAL_INPUTS)
+        for name in ("n_templates", "kernel_size", "stride", "capsule_size"):
+            check_number(name, getattr(self, name), low=1, integer=True)
+        check_number("routing_iterations", self.routing_iterations, low=0, integer=True)
+        check_number("gamma", self.gamma, low=-1, high=1)
+        check_number("reconstruction_weight", self.reconstruction_weight, low=0)
+        check_number("template_scale", self.template_scale, low=0, open_low=True)
+        if self.primary_size is not None:
+            check_number("primary_size", self.primary_size, low=1, integer=True)
+        if self.kernel_size > n_nodes:
+            raise InputError(
+                f"kernel_size={self.kernel_size} is larger than the graphs, which have {n_nodes} nodes; "
+                "choose a smaller kernel_size."
+            )
+        if self.routing_iterations == 0 and not self.residual:
+            raise InputError("routing_iterations=0 and residual=False leave no class capsules; set one of them.")
+        if self.formulation == "released":
+            self._check_released()
+
+    def _check_released(self) -> None:
+        if self.n_templates != 1:
+            raise InputError(
+                f'formulation="released" has one template, but n_templates={self.n_templates}; use n_templates=1.'
+            )
+        ignored = [name for name in _NOT_RELEASED if not self._is_default(name)]
+        if ignored:
+            warnings.warn(
+                f'formulation="released" has no {", ".join(ignored)}: these settings are ignored.', stacklevel=5
+            )
+
+    def _is_default(self, name: str) -> bool:
+        return bool(getattr(self, name) == signature(type(self).__init__).parameters[name].default)
+
+    def _setting(self, name: str) -> Any:
+        if self.formulation == "released" and name in RELEASED and (name in _NOT_RELEASED or self._is_default(name)):
+            return RELEASED[name]
+        return super()._setting(name)
+
+    @property
+    def _optimizer(self) -> type[torch.optim.Optimizer]:  # type: ignore[override]
+        # The published program's weight decay is an L2 penalty, not decoupled.
+        return torch.optim.Adam if self.formulation == "released" else torch.optim.AdamW
+
+    def _build_criterion(self, weights: Tensor) -> nn.Module:
+        return CapsuleLoss(self._setting("reconstruction_weight"), weights, squared=self.formulation == "released")
+
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        if self.formulation == "released":
+            return ReleasedIsoCapsNet(
+                n_nodes,
+                n_classes,
+                kernel_size=self.kernel_size,
+                capsule_size=self.capsule_size,
+                routing_iterations=self.routing_iterations,
+                decoder_sizes=self.decoder_sizes,
+            )
+        return IsoCapsNet(
+            n_nodes,
+            n_classes,
+            n_templates=self.n_templates,
+            kernel_size=self.kernel_size,
+            stride=self.stride,
+            matching=self.matching,
+            weight_sharing=self.weight_sharing,
+            primary_size=self.primary_size,
+            capsule_size=self.capsule_size,
+            routing_iterations=self.routing_iterations,
+            gamma=self.gamma,
+            residual=self.residual,
+            residual_input=self.residual_input,
+            residual_sizes=self.residual_sizes,
+            decoder_sizes=self.decoder_sizes,
+            reconstruct=self.reconstruction_weight > 0,
+            template_scale=self.template_scale,
+        )
+
+    def _smaller_model_hint(self) -> str:
+        return 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'
