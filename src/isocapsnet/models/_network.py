@@ -119,7 +119,11 @@ class NetworkClassifier(GraphClassifier):
             self.net_.fit(graphs.subset(training), y=None)
         self.module_ = self.net_.module_.eval()
         self.history_ = [
-            {key: row[key] for key in ("epoch", "train_loss", "valid_loss", "dur") if key in row}
+            {
+                key: float(row[key]) if key != "epoch" else row[key]
+                for key in ("epoch", "train_loss", "valid_loss", "dur")
+                if key in row
+            }
             for row in self.net_.history
         ]
         self.temperature_ = 1.0
