@@ -1,14 +1,14 @@
 """One method, one paper, one file, one scikit-learn estimator."""
 
 from isocapsnet.models._base import GraphClassifier
-from isocapsnet.models.wl import WLClassifier
 from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
+from isocapsnet.models.wl import WLClassifier
 from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
 #: Every method by its name on the command line.
 MODELS: dict[str, type[GraphClassifier]] = {
-    "wl": WLClassifier,
     "isocapsnet": IsoCapsNetClassifier,
+    "wl": WLClassifier,
     "constant": ConstantClassifier,
     "linear": LinearClassifier,
 }
