@@ -1,0 +1,63 @@
+"""The command line: the composition root, the only part that knows all the others.
+
+Sub-commands are loaded when they are called, so that ``isocapsnet --help`` imports neither torch nor scikit-learn.
+"""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from isocapsnet import __version__
+from isocapsnet._validation import InputError
+
+#: Sub-command to where it lives and what ``--help`` says of it.
+_COMMANDS = {
+    "benchmark": ("isocapsnet.cli.benchmark", "Compare methods on a dataset, without leakage."),
+    "compare": ("isocapsnet.cli.benchmark", "Merge result folders into one table."),
+    "data": ("isocapsnet.cli.data", "List, fetch, describe, check and convert datasets."),
+    "fit": ("isocapsnet.cli.models", "Fit one method and save the model."),
+    "predict": ("isocapsnet.cli.models", "Predict with a saved model."),
+    "sweep": ("isocapsnet.cli.benchmark", "Vary one parameter of a method (the paper's Table 2)."),
+    "transform": ("isocapsnet.cli.models", "Write the representation a saved model has of each graph."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a sub-command when it is called and turns refused input into one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in sorted(_COMMANDS.items())])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(2)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="isocapsnet")
+def main() -> None:
+    """Brain-graph classification that can be trusted.
+
+    \b
+    Examples
+      isocapsnet benchmark                           the embedded dataset, three methods
+      isocapsnet data check study/ --target diagnosis
+      isocapsnet benchmark study/ --target diagnosis --methods all --out results
+      isocapsnet sweep study.npz --method isocapsnet --param kernel_size=1,2,3,4,5
+    """

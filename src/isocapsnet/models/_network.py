@@ -199,7 +199,7 @@ class NetworkClassifier(GraphClassifier):
         predicted = np.unique(self._scores(X).argmax(axis=1))
         if len(predicted) == 1:
             warnings.warn(
-                f"{type(self).__name__} predicts class {self.classes_[predicted[0]]!r} for every training graph: it "
+                f"{type(self).__name__} predicts class {self.classes_[predicted[0]]} for every training graph: it "
                 'learned nothing beyond the class sizes. Try class_weight="balanced", another learning_rate or more '
                 "epochs.",
                 stacklevel=5,

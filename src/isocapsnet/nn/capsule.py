@@ -129,11 +129,11 @@ class ResidualCapsules(nn.Module):
         self.shape = (n_classes, capsule_size)
         self.residual_input = residual_input
         self.mlp = mlp([n_templates * n_windows, *sizes, n_classes * capsule_size])
+        for layer in self.mlp:
+            if isinstance(layer, nn.Linear):
+                nn.init.zeros_(layer.bias)  # a random one would outweigh inputs of 0.01 and leave units dead
         # Zero at the start: the residual is added to capsules, so it must earn its place.
-        last = self.mlp[-1]
-        assert isinstance(last, nn.Linear)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
+        nn.init.zeros_(self.mlp[-1].get_parameter("weight"))
 
     def forward(self, scores: Tensor) -> Tensor:
         """``(n_graphs, n_templates, n, n)`` to ``(n_graphs, n_classes, capsule_size)``."""

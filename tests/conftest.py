@@ -1,0 +1,24 @@
+"""One thread per process, fixed examples, and the folder of real data."""
+
+import os
+from pathlib import Path
+
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import pytest
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+settings.register_profile("isocapsnet", deadline=None, derandomize=True, max_examples=30)
+settings.load_profile("isocapsnet")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real datasets beside the checkout; tests that need it skip where it is not there."""
+    folder = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the folder of real datasets is not beside this checkout")
+    return folder
