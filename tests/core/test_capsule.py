@@ -45,6 +45,11 @@ def test_squash_is_zero_with_a_finite_gradient_at_zero():
     assert torch.isfinite(x.grad).all()
 
 
+def test_an_undefined_length_stays_undefined():
+    assert functional.safe_norm(torch.tensor([[float("nan"), 1.0]])).isnan().all()
+    assert functional.safe_norm(torch.tensor([[float("inf"), 1.0]])).isinf().all()
+
+
 @given(seeds, st.floats(0, 200))
 def test_leaky_softmax_is_softmax_with_a_zero_logit(seed, size):
     logits = size * torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

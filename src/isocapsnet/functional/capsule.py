@@ -48,10 +48,10 @@ class PermutationCapsules(NamedTuple):
 
 
 def safe_norm(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """Euclidean length with a zero (not NaN) gradient at zero."""
+    """Euclidean length with a zero gradient at zero, where that of ``norm`` depends on how it was reached."""
     squared = x.square().sum(dim=dim, keepdim=keepdim)
-    positive = squared > 0
-    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+    zero = squared == 0  # not `> 0`: a length that is not a number must stay one, or divergence would be hidden
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
 def squash(x: Tensor, dim: int = -1) -> Tensor:
@@ -107,7 +107,7 @@ def dense_primary_capsules(scores: Tensor, poses: Tensor, gamma: float | None) -
     Tensor (n_graphs, n_templates, n, n, primary_size)
     """
     lengths = safe_norm(poses, keepdim=True)
-    capsules = poses / torch.where(lengths > 0, lengths, 1.0) * scores[..., None]
+    capsules = poses / torch.where(lengths == 0, 1.0, lengths) * scores[..., None]
     return capsules if gamma is None else torch.where(poses == 0, gamma, capsules)
 
 

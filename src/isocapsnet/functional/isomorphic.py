@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isocapsnet._validation import InputError, check_option
+from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.kernels import pick_kernel
 from isocapsnet.functional.kernels.eager import permutation_table, windows_of
 
@@ -135,7 +136,7 @@ def spectral_match(
         window_vectors = _eigenvectors(windows)  # (B, n, n, k, k)
         matrix = _PROJECT[projection](window_vectors[:, None], template_vectors[None, :, None, None])
     matched = matrix @ templates[None, :, None, None] @ matrix.transpose(-1, -2)
-    return SpectralMatch(_safe_frobenius(matched - windows[:, None]), matrix)
+    return SpectralMatch(safe_norm((matched - windows[:, None]).flatten(-2)), matrix)
 
 
 def _eigenvectors(matrices: Tensor) -> Tensor:
@@ -205,13 +206,6 @@ def permutation_index(matrices: Tensor) -> Tensor:
     # Lexicographic order is the order of the rows read as numbers in base k.
     numbers = (permutation_table(k).to(matrices.device) * place).sum(dim=1)
     return torch.searchsorted(numbers, (matrices.argmax(dim=-1) * place).sum(dim=-1))
-
-
-def _safe_frobenius(matrices: Tensor) -> Tensor:
-    """‖·‖_F of ``(..., k, k)`` with a zero gradient at zero."""
-    squared = matrices.square().sum(dim=(-2, -1))
-    positive = squared > 0
-    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
 
 
 def _check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:

@@ -345,7 +345,7 @@ class _DivergenceGuard(Callback):
     def on_batch_end(self, net: NeuralNet, training: bool = False, loss: Any = None, **_: Any) -> None:
         if training and loss is not None and not torch.isfinite(loss):
             raise TrainingDivergedError(
-                f"Training diverged in epoch {len(net.history)}: the loss became {float(loss)}; lower learning_rate "
+                f"Training diverged in epoch {len(net.history)}: the loss became {loss.item()}; lower learning_rate "
                 f"(now {net.lr:g}) or scale the graphs."
             )
 

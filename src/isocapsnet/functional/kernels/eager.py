@@ -83,7 +83,8 @@ def backward(
     """
     n_templates, k, _ = templates.shape
     windows = windows_of(graphs, k, stride)
-    scale = torch.where(distance > 0, grad_distance / distance.clamp_min(torch.finfo(distance.dtype).tiny), 0.0)
+    zero = distance == 0
+    scale = torch.where(zero, 0.0, grad_distance / torch.where(zero, 1.0, distance))
     table = permutation_table(k).to(graphs.device)
     grad_graphs = torch.zeros_like(graphs, memory_format=torch.contiguous_format) if needs_graphs else None
     grad_windows = windows_of(grad_graphs, k, stride) if grad_graphs is not None else None
