@@ -97,9 +97,7 @@ def make_planted_graphs(
     -------
     PlantedGraphs
     """
-    _check_arguments(
-        n_graphs, n_nodes, kernel_size, n_patterns, effect, signal_to_noise, class_balance, background
-    )
+    _check_arguments(n_graphs, n_nodes, kernel_size, n_patterns, effect, signal_to_noise, class_balance, background)
     check_number("n_sites", n_sites, low=1, high=n_graphs, integer=True)
     check_number("site_effect", site_effect, low=0)
     check_number("missing_nodes", missing_nodes, low=0, high=n_nodes - 1, integer=True)
@@ -119,9 +117,7 @@ def make_planted_graphs(
     graphs = class_graphs[labels]
     if np.isfinite(signal_to_noise):
         noise_scale = np.exp(site_effect * site_rng.standard_normal(n_sites))[sites] / signal_to_noise
-        graphs += noise_scale[:, None, None].astype(np.float32) * _symmetric_noise(
-            noise_rng, n_graphs, n_nodes
-        )
+        graphs += noise_scale[:, None, None].astype(np.float32) * _symmetric_noise(noise_rng, n_graphs, n_nodes)
     if site_effect:
         graphs += np.float32(site_effect) * _symmetric_noise(site_rng, n_sites, n_nodes)[sites]
     for graph in graphs if missing_nodes else ():

@@ -1,0 +1,49 @@
+"""Which node is which region: names and MNI coordinates.
+
+The tables beside this module hold region names and centroids in MNI millimetres of AAL (Tzourio-Mazoyer et al.,
+2002) and Desikan-Killiany (Desikan et al., 2006), in the order in which connectomes of these atlases list them.
+"""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from isocapsnet._validation import InputError, check_option
+
+#: Atlas name to (table, number of its first regions); AAL90 is AAL116 without cerebellum and vermis.
+ATLASES = {"aal90": ("aal116", 90), "aal116": ("aal116", 116), "dk82": ("dk82", 82)}
+
+
+class Atlas:
+    """Node names ``(n_nodes,)`` and, where known, their coordinates in MNI millimetres ``(n_nodes, 3)``."""
+
+    def __init__(self, node_names: Sequence[str], coordinates: ArrayLike | None = None, *, name: str = "") -> None:
+        self.name = name
+        self.node_names = tuple(map(str, node_names))
+        self.coordinates: NDArray[np.float32] | None = None
+        if coordinates is not None:
+            self.coordinates = np.array(coordinates, dtype=np.float32)
+            self.coordinates.flags.writeable = False
+            if self.coordinates.shape != (len(self), 3):
+                raise InputError(
+                    f"The atlas names {len(self)} nodes but its coordinates have shape {self.coordinates.shape}; "
+                    "each node needs x, y and z."
+                )
+
+    def __len__(self) -> int:
+        return len(self.node_names)
+
+    def __repr__(self) -> str:
+        return f"Atlas({self.name or 'unnamed'}, {len(self)} nodes)"
+
+
+def load_atlas(name: str) -> Atlas:
+    """Load one of :data:`ATLASES`: "aal90", "aal116" or "dk82" (Desikan-Killiany with sub-cortical regions)."""
+    check_option("atlas", name, tuple(ATLASES))
+    table_name, n_nodes = ATLASES[name]
+    with (files("isocapsnet.datasets") / "atlases" / f"{table_name}.csv").open() as file:
+        table = pd.read_csv(file, nrows=n_nodes, keep_default_na=False)
+    return Atlas(table["name"].tolist(), table[["x", "y", "z"]].to_numpy(), name=name)

@@ -1,0 +1,40 @@
+"""Near-duplicate subjects: real releases hold the same person twice."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet.datasets.graphs import BrainGraphs
+
+# Subjects per block: two blocks of 200-node edge vectors are 80 MB.
+_BLOCK = 500
+
+
+def find_duplicates(data: BrainGraphs, threshold: float = 0.99) -> list[tuple[str, str, float]]:
+    """Pairs of subjects whose edge vectors correlate above ``threshold``: ``(subject, subject, correlation)``."""
+    pairs = []
+    blocks = range(0, len(data), _BLOCK)
+    for first in blocks:
+        rows = _standard_edges(data, first)
+        for second in blocks[first // _BLOCK :]:
+            correlation = rows @ (rows if second == first else _standard_edges(data, second)).T
+            for i, j in np.argwhere(correlation > threshold):
+                if first + i < second + j:
+                    pairs.append(
+                        (str(data.subjects[first + i]), str(data.subjects[second + j]), float(correlation[i, j]))
+                    )
+    return sorted(pairs, key=lambda pair: -pair[2])
+
+
+def _standard_edges(data: BrainGraphs, start: int) -> NDArray[np.float32]:
+    """Edge vectors of one block, centred and of length 1 ``(n_block, n_edges)``; a constant one is zero."""
+    if data.adjacency is not None:
+        graphs = np.asarray(data.adjacency[start : start + _BLOCK], dtype=np.float64)
+    else:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            series = (data.time_series or ())[start : start + _BLOCK]
+            graphs = np.nan_to_num(np.stack([np.corrcoef(one, rowvar=False) for one in series]))
+    rows, columns = np.triu_indices(data.n_nodes, k=1)
+    edges = graphs[:, rows, columns]
+    edges -= edges.mean(axis=1, keepdims=True)
+    length = np.linalg.norm(edges, axis=1, keepdims=True)
+    return (edges / np.where(length > 0, length, 1)).astype(np.float32)

@@ -1,0 +1,1 @@
+"""One module per file format. Each returns plain arrays or a ``Study``; none knows the others."""

@@ -1,0 +1,128 @@
+"""The table of subjects beside the matrices (BIDS ``participants.tsv`` and its relatives), and who is who in it."""
+
+import io
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.formats.text import find_delimiter, read_text
+from isocapsnet.datasets.labels import MISSING
+
+_TABLE_NAMES = re.compile(
+    r"(participants|metadata|meta_data|phenotyp|subjects|demographics).*\.(tsv|csv)", re.IGNORECASE
+)
+
+
+def find_table(folder: Path) -> Path | None:
+    """``participants.tsv`` or its like in the folder or up to two folders above (derivatives of a BIDS dataset)."""
+    for place in (folder, *folder.absolute().parents[:2]):
+        tables = sorted(p for p in place.iterdir() if p.is_file() and _TABLE_NAMES.fullmatch(p.name))
+        if tables:
+            return next((t for t in tables if t.stem == "participants"), tables[0])
+    return None
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """All columns as text; missing values as empty text."""
+    text = read_text(path)
+    first_line = text.split("\n", 1)[0]
+    try:
+        table = pd.read_csv(io.StringIO(text), sep=find_delimiter(first_line), dtype=str, keep_default_na=False)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise InputError(f"{path.name} is not a readable table ({error}).") from error
+    table.columns = table.columns.str.strip()
+    return table.map(lambda cell: "" if str(cell).strip().lower() in MISSING else str(cell).strip())
+
+
+def tokenize(identifier: str) -> tuple[str, ...]:
+    """The parts of an identifier that matter: "sub-0050952" and "50952" are the same."""
+    tokens = [token.lstrip("0") or "0" for token in re.findall(r"[a-z0-9]+", identifier.lower())]
+    return tuple(tokens[1:] if tokens[:1] == ["sub"] and len(tokens) > 1 else tokens)
+
+
+class Participants:
+    """A table of subjects whose identifier column has been found by what the files are called.
+
+    Parameters
+    ----------
+    path : Path
+    file_names : sequence of str
+        Names of the subjects' files without extension.
+    """
+
+    def __init__(self, path: Path, file_names: Sequence[str]) -> None:
+        self.path = path
+        self.table = read_table(path)
+        file_tokens = [tokenize(name) for name in file_names]
+        hits = {c: sum(bool(_matches(t, self._index(c))) for t in file_tokens) for c in self.table.columns}
+        preferred = [c for c in self.table.columns if c.lower() in ("participant_id", "subject_id", "sub_id")]
+        best = max(hits, key=lambda column: (hits[column], column in preferred), default=None)
+        if best is None or not hits[best]:
+            raise InputError(
+                f"No column of {path.name} names the subjects as the files do ({file_names[0]!r}, for example)."
+            )
+        self.id_column = best
+        self._rows = self._index(best)
+
+    def _index(self, column: str) -> dict[tuple[str, ...], list[int]]:
+        rows: dict[tuple[str, ...], list[int]] = {}
+        for row, identifier in enumerate(self.table[column]):
+            if identifier:
+                rows.setdefault(tokenize(identifier), []).append(row)
+        return rows
+
+    def duplicates(self) -> list[str]:
+        """A sentence for each subject that the table lists more than once."""
+        ids = self.table[self.id_column]
+        return [
+            f"{self.path.name} lists {ids.iloc[rows[0]]!r} {len(rows)} times, in rows "
+            f"{', '.join(str(row + 2) for row in rows)}; keep one row per subject."
+            for rows in self._rows.values()
+            if len(rows) > 1
+        ]
+
+    def find(self, file_name: str) -> int | None:
+        """The row of the subject that a file is named after; ``None`` when there is none."""
+        found = _matches(tokenize(file_name), self._rows)
+        if len(found) > 1:
+            names = ", ".join(repr(self.table[self.id_column].iloc[self._rows[key][0]]) for key in sorted(found)[:3])
+            raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
+        return self._rows[found.pop()][0] if found else None
+
+    def identifier(self, row: int) -> str:
+        """The subject of a row, without the prefix of BIDS."""
+        return str(self.table[self.id_column].iloc[row]).removeprefix("sub-")
+
+    def without(self, rows: Collection[int | None]) -> list[str]:
+        """The subjects of the table that are in none of these rows."""
+        listed = [row for rows_of_subject in self._rows.values() for row in rows_of_subject]
+        return [self.identifier(row) for row in sorted(listed) if row not in rows]
+
+    def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
+        """A column for the subjects in ``rows``; empty text for a missing value and for a subject not in the table."""
+        if column not in self.table:
+            raise InputError(f"{self.path.name} has no column {column!r}; it has {', '.join(self.table.columns)}.")
+        cells = self.table[column].tolist()
+        return ["" if row is None else cells[row] for row in rows]
+
+    def covariates(self, columns: Sequence[str], rows: Sequence[int | None]) -> pd.DataFrame:
+        """Several columns for the subjects in ``rows``, as numbers where all values that are there are numbers."""
+        frame = pd.DataFrame({column: self.values(column, rows) for column in columns})
+        for column in columns:
+            numbers = pd.to_numeric(frame[column].replace("", None), errors="coerce")
+            if not (numbers.isna() & (frame[column] != "")).any():
+                frame[column] = numbers.astype(np.float64)
+        return frame
+
+
+def _matches(tokens: tuple[str, ...], index: dict[tuple[str, ...], list[int]]) -> set[tuple[str, ...]]:
+    """Identifiers that occur in a file name as a whole run of its tokens; only the longest runs count."""
+    for length in range(len(tokens), 0, -1):
+        runs = {tokens[start : start + length] for start in range(len(tokens) - length + 1)}
+        if found := {run for run in runs if run in index}:
+            return found
+    return set()

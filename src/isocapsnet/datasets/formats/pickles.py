@@ -1,0 +1,201 @@
+"""The pickled folds that the paper's authors publish, read without running what a pickle could run.
+
+A pickle is a program. Here every callable it may name is replaced by an inert stand-in that writes down its
+arguments, and only numbers, texts, plain containers and numpy arrays of numbers or texts are then built, by our own
+code. Anything else is refused, and nothing that the file names is ever imported or called.
+"""
+
+import io
+import math
+import pickle
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.study import Findings, Study
+
+# What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols.
+_STAND_INS = {
+    ("numpy", "ndarray"): "ndarray",
+    ("numpy", "dtype"): "dtype",
+    ("_codecs", "encode"): "encode",
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): "reconstruct" for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): "scalar" for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): "frombuffer" for core in ("core", "_core")},
+}
+
+
+class _Recipe:
+    """A call that was written down instead of made."""
+
+    __slots__ = ("arguments", "kind", "state")
+
+    def __init__(self, kind: str, arguments: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.arguments = arguments
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _StandIn:
+    """What a pickle gets when it asks for a callable."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __call__(self, *arguments: Any) -> _Recipe:
+        return _Recipe(self.kind, arguments)
+
+    def __setstate__(self, state: Any) -> NoReturn:
+        raise pickle.UnpicklingError("it tries to change a function")
+
+
+class _InertUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> _StandIn:
+        if (module, name) not in _STAND_INS:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _StandIn(_STAND_INS[module, name])
+
+
+def load_pickle(path: Path) -> Any:
+    """Read a pickle of numbers, texts, plain containers and numpy arrays; refuse any other."""
+    try:
+        content = _InertUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+        return _Builder().build(content)
+    except OSError:
+        raise
+    except Exception as error:  # a hostile pickle can raise anything
+        raise InputError(
+            f"{path.name} is refused: a pickle may hold only numbers, texts, lists, dicts and numpy arrays, "
+            f"and {error if isinstance(error, pickle.UnpicklingError) else 'this one is damaged or malicious'}."
+        ) from error
+
+
+class _Builder:
+    """Turns what the unpickler wrote down into data."""
+
+    def __init__(self) -> None:
+        self._built: dict[int, Any] = {}
+
+    def build(self, item: Any) -> Any:
+        # Shared parts are built once, so that a small file cannot describe a structure of exponential size.
+        if id(item) in self._built:
+            return self._built[id(item)][1]
+        result = self._build(item)
+        self._built[id(item)] = (item, result)
+        return result
+
+    def _build(self, item: Any) -> Any:
+        if item is None or isinstance(item, bool | int | float | str | bytes | bytearray):
+            return item
+        if isinstance(item, list | tuple | set | frozenset):
+            return type(item)(self.build(part) for part in item)
+        if isinstance(item, dict):
+            return {self.build(key): self.build(value) for key, value in item.items()}
+        if isinstance(item, _Recipe):
+            if item.kind == "encode":
+                text, encoding = item.arguments
+                if encoding not in ("latin1", "latin-1"):
+                    raise pickle.UnpicklingError(f"it uses the encoding {encoding!r}")
+                return text.encode("latin-1")
+            if item.kind == "reconstruct":
+                _, shape, dtype, is_fortran, values = item.state
+                return self._array(values, dtype, shape, "F" if is_fortran else "C")
+            if item.kind == "frombuffer":
+                return self._array(*item.arguments)
+            if item.kind == "scalar":
+                return self._array(item.arguments[1], item.arguments[0], (), "C")[()]
+        raise pickle.UnpicklingError("it uses numpy in a way that is not understood")
+
+    def _array(self, values: Any, dtype: _Recipe, shape: tuple[int, ...], order: str) -> Any:
+        code = str(dtype.arguments[0])
+        byte_order, *fields = dtype.state[1:5] if dtype.state else ("=", None, None, None)
+        if (
+            dtype.kind != "dtype"
+            or not re.fullmatch(r"[biufSUO][1-9]\d{0,5}", code)
+            or any(part is not None for part in fields)
+        ):
+            raise pickle.UnpicklingError(f"it holds an array of type {code!r}")
+        if code.startswith("O"):
+            if not isinstance(values, list) or len(shape) != 1:
+                raise pickle.UnpicklingError("it holds an array of objects")
+            return self.build(values)
+        content = self.build(values)
+        content = content.encode("latin-1") if isinstance(content, str) else bytes(content)
+        kind = np.dtype(f"{byte_order if byte_order in ('<', '>') else '='}{code}")
+        if math.prod(shape) * kind.itemsize != len(content):
+            raise pickle.UnpicklingError("it holds an array of the wrong size")
+        return np.ndarray(shape, dtype=kind, buffer=content, order="F" if order == "F" else "C")
+
+
+def find_folds(folder: Path) -> list[Path]:
+    """The files ``fold_1``, ``fold_2``... of a folder, in order."""
+    return [path for number in range(1, 100) if (path := folder / f"fold_{number}").is_file()]
+
+
+def read_folds(paths: Sequence[Path], findings: Findings) -> Study:
+    """Read folds ``{"train": {"X": graphs, "y": labels}, "test": ...}`` that split the same subjects.
+
+    The subjects are the test parts one after the other; a training subject that no fold tests comes last.
+    """
+    parts = [_read_fold(path) for path in paths]
+    graphs: list[NDArray[Any]] = []
+    labels: list[Any] = []
+    folds: list[NDArray[Any]] = []
+    for fold in parts:
+        folds.append(np.arange(len(graphs), len(graphs) + len(fold["test"])))
+        graphs += [graph for graph, _ in fold["test"]]
+        labels += [label for _, label in fold["test"]]
+    known = Counter(map(_key, graphs, labels))
+    for fold, path in zip(parts, paths, strict=True):
+        seen = Counter(_key(*pair) for pair in fold["test"])
+        for graph, label in fold["train"]:
+            seen[_key(graph, label)] += 1
+            if seen[_key(graph, label)] > known[_key(graph, label)]:
+                known[_key(graph, label)] += 1
+                graphs.append(graph)
+                labels.append(label)
+                findings.handle("training subjects that no fold tests", path.name)
+    return Study(
+        matrices=graphs,
+        sources=[f"graph {i}" for i in range(len(graphs))],
+        subjects=[str(i + 1) for i in range(len(graphs))],
+        labels=labels,
+        folds=folds,
+    )
+
+
+def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:
+    return graph.tobytes(), str(label)
+
+
+def _read_fold(path: Path) -> dict[str, list[tuple[NDArray[Any], Any]]]:
+    content = load_pickle(path)
+    fold = {}
+    for part in ("train", "test"):
+        try:
+            graphs = [np.asarray(graph) for graph in content[part]["X"]]
+            labels = np.asarray(content[part]["y"]).ravel().tolist()
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise InputError(f'{path.name} has no part "{part}" with graphs "X" and labels "y".') from error
+        if len(graphs) != len(labels):
+            raise InputError(f"{path.name} has {len(graphs)} graphs but {len(labels)} labels in its {part} part.")
+        fold[part] = [(_as_square(path, graph), label) for graph, label in zip(graphs, labels, strict=True)]
+    return fold
+
+
+def _as_square(path: Path, graph: NDArray[Any]) -> NDArray[Any]:
+    n_nodes = math.isqrt(graph.size)
+    if n_nodes == 0 or n_nodes * n_nodes != graph.size or graph.dtype.kind not in "biuf":
+        raise InputError(f"{path.name} holds a graph of shape {graph.shape} and type {graph.dtype}; it must be square.")
+    return graph.reshape(n_nodes, n_nodes)

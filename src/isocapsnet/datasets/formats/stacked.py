@@ -1,0 +1,88 @@
+"""One file with all graphs: ``.npz`` and ``.mat`` with an array of graphs and arrays about their subjects."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.archive import read_archive
+from isocapsnet.datasets.formats.matlab import find_stack, read_mat
+from isocapsnet.datasets.graphs import read_folds
+from isocapsnet.datasets.study import ReadOptions, Study
+
+_LABELS = ("labels", "label", "y", "Y", "target", "diagnosis")
+_SUBJECTS = ("subjects", "subject", "subject_ids", "ids", "participant_id")
+_SITES = ("sites", "site")
+
+
+def read_npz(path: Path, options: ReadOptions) -> Study:
+    """Read an ``.npz`` with the keys ``adjacency``, ``labels`` and, optionally, others.
+
+    Optional keys: ``subjects``, ``sites``, ``node_names``, ``coordinates``, ``test_index_fold_1``...; every other
+    array of one value per graph is a covariate.
+    """
+    arrays = read_archive(path)
+    if "adjacency" not in arrays:
+        raise InputError(f"{path.name} has no array named adjacency; it has {', '.join(arrays) or 'none at all'}.")
+    return _read_stack(path, arrays["adjacency"], arrays, options)
+
+
+def read_mat_stack(path: Path, options: ReadOptions) -> Study:
+    """Read a ``.mat`` with graphs stacked as nodes x nodes x subjects and the other variables of :func:`read_npz`."""
+    variables = read_mat(path)
+    name, graphs = find_stack(path, variables)
+    # MATLAB has no vectors: what is one value per subject there is a row or a column.
+    flat = {
+        key: value.reshape(-1) if np.ndim(value) == 2 and 1 in np.shape(value) else value
+        for key, value in variables.items()
+        if key != name and isinstance(value, np.ndarray) and value.dtype.kind in "biufUS"
+    }
+    if "node_names" in flat:
+        flat["node_names"] = np.char.strip(flat["node_names"])
+    return _read_stack(path, graphs, flat, options)
+
+
+def _read_stack(path: Path, graphs: NDArray[Any], arrays: Mapping[str, NDArray[Any]], options: ReadOptions) -> Study:
+    if graphs.ndim != 3 or graphs.shape[1] != graphs.shape[2] or not graphs.size or graphs.dtype.kind not in "biuf":
+        raise InputError(
+            f"{path.name}: the graphs have shape {graphs.shape} and type {graphs.dtype}; "
+            "numbers of shape (n_graphs, n_nodes, n_nodes) are needed."
+        )
+    columns = {key: values for key, values in arrays.items() if values.shape == (len(graphs),)}
+    labels_key = _choose(path, columns, options.target, _LABELS)
+    subjects_key = _choose(path, columns, None, _SUBJECTS)
+    sites_key = _choose(path, columns, options.site, _SITES)
+    folds = read_folds(arrays)
+    special = {labels_key, subjects_key, sites_key, "node_names"} | {
+        f"test_index_fold_{i + 1}" for i in range(len(folds))
+    }
+    extra = {key: values for key, values in columns.items() if key not in special}
+    if options.covariates is not None:
+        extra = {key: columns[str(_choose(path, columns, key, ()))] for key in options.covariates}
+    node_names = arrays.get("node_names")
+    numbers = [str(i + 1) for i in range(len(graphs))]
+    subjects = [str(s) for s in columns[subjects_key]] if subjects_key else numbers
+    return Study(
+        matrices=graphs,
+        sources=[f"{path.name}, subject {subject}" for subject in subjects],
+        subjects=subjects,
+        labels=columns[labels_key].tolist() if labels_key else None,
+        sites=columns[sites_key].tolist() if sites_key else None,
+        covariates=pd.DataFrame(extra) if extra else None,
+        node_names=None if node_names is None else [node_names.tolist()],
+        coordinates=arrays.get("coordinates"),
+        folds=folds,
+    )
+
+
+def _choose(path: Path, columns: Mapping[str, NDArray[Any]], asked: str | None, usual: Sequence[str]) -> str | None:
+    """The array that was asked for, else the first with one of the usual names."""
+    if asked is not None and asked not in columns:
+        raise InputError(
+            f"{path.name} has no array {asked!r} of one value per graph; it has {', '.join(columns) or 'none'}."
+        )
+    return asked or next((name for name in usual if name in columns), None)

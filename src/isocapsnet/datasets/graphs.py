@@ -1,0 +1,386 @@
+"""BrainGraphs: connectomes, what is known about their subjects, and the record of how they came in."""
+
+import copy
+import html
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from isocapsnet._validation import InputError, check_graphs
+from isocapsnet.datasets.archive import read_archive, write_archive
+from isocapsnet.datasets.atlas import Atlas
+from isocapsnet.datasets.labels import encode_labels
+from isocapsnet.datasets.passport import format_passport, make_passport
+
+_METADATA = "metadata"
+_FORMAT = "isocapsnet-graphs-1"
+
+
+class BrainGraphs:
+    """Brain graphs with labels, subjects and a passport; immutable.
+
+    Parameters
+    ----------
+    adjacency : array (n_graphs, n_nodes, n_nodes), optional
+        Held as a read-only view, never copied: do not write to the array that was passed. May be memory-mapped.
+        May be absent when ``time_series`` is given; graphs are then made inside a fold.
+    labels : array-like (n_graphs,), optional
+        A class per graph; ``None``, NaN or an empty text mark an unlabelled graph. With ``label_names`` these are
+        codes already: indices into the names, -1 for an unlabelled graph.
+    label_names : sequence of str, optional
+    subjects : sequence of str (n_graphs,), optional
+        Unique identifiers; numbered when absent.
+    sites : sequence of str (n_graphs,), optional
+    covariates : DataFrame (n_graphs, n_covariates), optional
+        Numbers are kept as float64, everything else as text; NaN and empty texts are missing values.
+    time_series : sequence of arrays (n_timepoints, n_nodes), optional
+        The number of time points may differ from subject to subject.
+    atlas : Atlas, optional
+    folds : sequence of int arrays, optional
+        Predefined test sets: indices of graphs.
+    exclusions : mapping, optional
+        Subjects that were left out, and why.
+    handled : mapping, optional
+        What was mended while reading, and where.
+    name : str, optional
+
+    Attributes
+    ----------
+    labels : ndarray of int (n_graphs,)
+        Indices into ``label_names``; -1 for an unlabelled graph.
+    label_names : tuple of str
+        In the order of the labels' values (numbers by size), so that the last name is the "positive" class.
+    """
+
+    adjacency: NDArray[Any] | None
+    labels: NDArray[np.int64]
+    label_names: tuple[str, ...]
+    subjects: NDArray[np.str_]
+    sites: NDArray[np.str_] | None
+    time_series: tuple[NDArray[Any], ...] | None
+    atlas: Atlas | None
+    folds: tuple[NDArray[np.int64], ...]
+    exclusions: Mapping[str, str]
+    handled: Mapping[str, tuple[str, ...]]
+    name: str
+
+    def __init__(
+        self,
+        adjacency: ArrayLike | None = None,
+        labels: ArrayLike | Sequence[Any] | None = None,
+        *,
+        label_names: Sequence[str] | None = None,
+        subjects: Sequence[str] | NDArray[Any] | None = None,
+        sites: Sequence[str] | NDArray[Any] | None = None,
+        covariates: pd.DataFrame | None = None,
+        time_series: Sequence[ArrayLike] | None = None,
+        atlas: Atlas | None = None,
+        folds: Sequence[ArrayLike] = (),
+        exclusions: Mapping[str, str] | None = None,
+        handled: Mapping[str, Sequence[str]] | None = None,
+        name: str = "",
+    ) -> None:
+        graphs = None if adjacency is None else _read_only(check_graphs(adjacency, name="adjacency"))
+        series = None if time_series is None else _check_series(time_series)
+        if graphs is None and series is None:
+            raise InputError("A dataset needs graphs or time series; neither was given.")
+        n_graphs = len(graphs) if graphs is not None else len(series or ())
+        subject_ids = _texts("subjects", range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
+        codes, names = _check_codes(labels, label_names, n_graphs)
+        fields = {
+            "adjacency": graphs,
+            "time_series": series,
+            "labels": _read_only(codes),
+            "label_names": names,
+            "subjects": subject_ids,
+            "sites": None if sites is None else _texts("sites", sites, n_graphs),
+            "_covariates": None if covariates is None else _check_covariates(covariates, subject_ids),
+            "atlas": atlas,
+            "folds": tuple(_check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
+            "exclusions": MappingProxyType(dict(exclusions or {})),
+            "handled": MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
+            "name": name,
+        }
+        self.__dict__.update(fields)
+        self._check_agreement()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"BrainGraphs is immutable; use replace({name}=...) to get a changed copy.")
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+    def __repr__(self) -> str:
+        kind = "graphs" if self.adjacency is not None else "time series"
+        classes = ", ".join(f"{n}: {c}" for n, c in zip(self.label_names, self.class_counts, strict=True))
+        size = f"{len(self)} {kind} of {self.n_nodes} nodes"
+        return f"BrainGraphs({self.name or 'unnamed'}: {size}; {classes or 'no labels'})"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of each graph."""
+        return int(self.adjacency.shape[1] if self.adjacency is not None else (self.time_series or ())[0].shape[1])
+
+    @property
+    def covariates(self) -> pd.DataFrame | None:
+        """A copy of the covariates ``(n_graphs, n_covariates)``, indexed by subject."""
+        frame: pd.DataFrame | None = self.__dict__["_covariates"]
+        return None if frame is None else frame.copy()
+
+    @property
+    def is_labelled(self) -> NDArray[np.bool_]:
+        """Which graphs have a label ``(n_graphs,)``."""
+        return self.labels >= 0
+
+    @property
+    def class_counts(self) -> NDArray[np.int64]:
+        """Labelled graphs of each class ``(n_classes,)``."""
+        return np.bincount(self.labels[self.is_labelled], minlength=len(self.label_names))
+
+    @property
+    def passport(self) -> dict[str, Any]:
+        """A copy of the passport: plain JSON values with the content digest, see :func:`make_passport`."""
+        return copy.deepcopy(self._passport)
+
+    @cached_property
+    def _passport(self) -> dict[str, Any]:
+        passport = make_passport(self)
+        saved = self.__dict__.get("_saved_digest")
+        if saved is not None and saved != passport["digest"]:
+            raise InputError(
+                f"{self.name}: the file was changed after it was saved (its digest was {saved} and is now "
+                f"{passport['digest']}); convert the original data again."
+            )
+        return passport
+
+    def digest(self) -> str:
+        """The content digest of the passport: equal data, equal digest."""
+        return str(self._passport["digest"])
+
+    def describe(self) -> str:
+        """The passport as text."""
+        return "\n".join(f"{what:<17} {value}" for what, value in format_passport(self._passport))
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some constructor arguments changed."""
+        names = "adjacency labels label_names subjects sites covariates time_series atlas folds exclusions handled name"
+        return type(self)(**{name: getattr(self, name) for name in names.split()} | changes)
+
+    def subset(self, selection: ArrayLike, *, reason: str | None = None) -> Self:
+        """The graphs at some indices, or where a mask of ``n_graphs`` is true, in that order.
+
+        Folds keep the graphs that remain. With a ``reason``, the others are recorded as exclusions.
+        """
+        index = np.asarray(selection)
+        if index.dtype == bool:
+            if index.shape != (len(self),):
+                raise InputError(
+                    f"The mask has shape {index.shape}; it must have one value for each of {len(self)} graphs."
+                )
+            index = np.flatnonzero(index)
+        index = np.arange(len(self))[index.astype(np.int64)]
+        if len(index) == 0:
+            raise InputError("The selection is empty; a dataset needs at least one graph.")
+        position = np.full(len(self), -1)
+        position[index] = np.arange(len(index))
+        kept_folds = [fold[fold >= 0] for fold in (position[old] for old in self.folds)]
+        covariates = self.covariates
+        exclusions = dict(self.exclusions)
+        if reason is not None:
+            exclusions |= dict.fromkeys(self.subjects[position < 0].tolist(), reason)
+        return self.replace(
+            adjacency=None if self.adjacency is None else self.adjacency[_as_slice(index)],
+            labels=self.labels[index],
+            subjects=self.subjects[index],
+            sites=None if self.sites is None else self.sites[index],
+            covariates=None if covariates is None else covariates.iloc[index],
+            time_series=None if self.time_series is None else [self.time_series[i] for i in index],
+            folds=kept_folds,
+            exclusions=exclusions,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write everything into one ``.npz`` without pickles that :meth:`load` maps instead of reading."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise InputError(f"{path.name} does not end in .npz; graphs are saved as .npz.")
+        arrays: dict[str, NDArray[Any]] = {"labels": self.labels, "subjects": self.subjects}
+        if self.adjacency is not None:
+            arrays["adjacency"] = self.adjacency
+        if self.time_series is not None:
+            arrays["time_series"] = np.concatenate(self.time_series)
+            arrays["time_series_lengths"] = np.array([len(series) for series in self.time_series])
+        if self.sites is not None:
+            arrays["sites"] = self.sites
+        if (covariates := self.covariates) is not None:
+            for column, values in covariates.items():
+                arrays[f"covariates/{column}"] = values.to_numpy(np.float64 if values.dtype == np.float64 else np.str_)
+        arrays |= {f"test_index_fold_{i}": fold for i, fold in enumerate(self.folds, start=1)}
+        if self.atlas is not None:
+            arrays["node_names"] = np.array(self.atlas.node_names, dtype=np.str_)
+            if self.atlas.coordinates is not None:
+                arrays["coordinates"] = self.atlas.coordinates
+        metadata = {
+            "format": _FORMAT,
+            "digest": self.digest(),
+            "name": self.name,
+            "label_names": self.label_names,
+            "atlas": self.atlas and self.atlas.name,
+            "exclusions": dict(self.exclusions),
+            "handled": dict(self.handled),
+        }
+        arrays[_METADATA] = np.frombuffer(json.dumps(metadata).encode(), dtype=np.uint8)
+        write_archive(path, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Open what :meth:`save` wrote. Large arrays are memory-mapped; the digest is checked with the passport."""
+        path = Path(path)
+        arrays = read_archive(path)
+        if not is_saved_graphs(arrays):
+            raise InputError(f"{path.name} was not saved by BrainGraphs.save; read it with load_graphs.")
+        try:
+            return cls.from_arrays(arrays)
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise InputError(f"{path.name} lacks a part that BrainGraphs.save writes ({error}).") from error
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The inverse of :meth:`save` on the arrays of the archive."""
+        metadata = json.loads(arrays[_METADATA].tobytes())
+        subjects = arrays["subjects"]
+        columns = {k.removeprefix("covariates/"): v for k, v in arrays.items() if k.startswith("covariates/")}
+        series = None
+        if "time_series" in arrays:
+            series = np.split(arrays["time_series"], np.cumsum(arrays["time_series_lengths"])[:-1])
+        atlas = None
+        if "node_names" in arrays:
+            atlas = Atlas(arrays["node_names"].tolist(), arrays.get("coordinates"), name=metadata["atlas"])
+        data = cls(
+            arrays.get("adjacency"),
+            arrays["labels"],
+            label_names=metadata["label_names"],
+            subjects=subjects,
+            sites=arrays.get("sites"),
+            covariates=pd.DataFrame(columns) if columns else None,
+            time_series=series,
+            atlas=atlas,
+            folds=read_folds(arrays),
+            exclusions=metadata["exclusions"],
+            handled=metadata["handled"],
+            name=metadata["name"],
+        )
+        data.__dict__["_saved_digest"] = metadata["digest"]
+        return data
+
+    def _check_agreement(self) -> None:
+        """Refuse parts that do not belong together."""
+        if self.adjacency is not None and self.time_series is not None:
+            if len(self.time_series) != len(self.adjacency):
+                raise InputError(f"There are {len(self.adjacency)} graphs but {len(self.time_series)} time series.")
+            if self.time_series[0].shape[1] != self.n_nodes:
+                raise InputError(
+                    f"Graphs have {self.n_nodes} nodes but time series have {self.time_series[0].shape[1]}."
+                )
+        if self.atlas is not None and len(self.atlas) != self.n_nodes:
+            raise InputError(
+                f"The atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}; "
+                "choose another atlas or none."
+            )
+        subjects, counts = np.unique(self.subjects, return_counts=True)
+        if (counts > 1).any():
+            raise InputError(
+                f"Subject {subjects[counts > 1][0]!r} occurs {counts.max()} times; subjects must be unique."
+            )
+
+
+def is_saved_graphs(arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether the arrays of an archive were written by :meth:`BrainGraphs.save`."""
+    return _METADATA in arrays and _FORMAT.encode() in arrays[_METADATA].tobytes()
+
+
+def read_folds(arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """The arrays ``test_index_fold_1``, ``test_index_fold_2``... in order."""
+    return [arrays[key] for i in range(1, len(arrays) + 1) if (key := f"test_index_fold_{i}") in arrays]
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """A slice where the index is one, so that a subset of a memory map stays one."""
+    steps = np.diff(index)
+    return slice(int(index[0]), int(index[-1]) + 1) if (steps == 1).all() else index
+
+
+def _texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
+    texts = np.array([str(value) for value in values], dtype=np.str_)
+    if len(texts) != n_graphs:
+        raise InputError(f"There are {n_graphs} graphs but {len(texts)} {name}.")
+    return _read_only(texts)
+
+
+def _check_series(time_series: Sequence[ArrayLike]) -> tuple[NDArray[Any], ...]:
+    series = tuple(_read_only(np.asarray(one)) for one in time_series)
+    if not series:
+        raise InputError("There are no time series.")
+    for number, one in enumerate(series):
+        if one.ndim != 2 or one.dtype.kind not in "fiu" or len(one) < 2 or one.shape[1] != series[0].shape[-1]:
+            raise InputError(
+                f"Time series {number} has shape {one.shape} and type {one.dtype}; "
+                f"each must hold numbers of shape (n_timepoints, {series[0].shape[-1]}) with two time points or more."
+            )
+        if not np.isfinite(one).all():
+            raise InputError(f"Time series {number} has missing or infinite values; replace them or leave it out.")
+    return series
+
+
+def _check_codes(
+    labels: Any, label_names: Sequence[str] | None, n_graphs: int
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    if labels is None:
+        return np.full(n_graphs, -1, dtype=np.int64), ()
+    if len(labels) != n_graphs:
+        raise InputError(f"There are {n_graphs} graphs but {len(labels)} labels.")
+    if label_names is None:
+        return encode_labels(labels)
+    codes = np.array(labels, dtype=np.int64)
+    if codes.ndim != 1 or codes.min(initial=-1) < -1 or codes.max(initial=-1) >= len(label_names):
+        raise InputError(f"Labels must be -1 or indices into the {len(label_names)} label names.")
+    return codes, tuple(map(str, label_names))
+
+
+def _check_covariates(covariates: pd.DataFrame, subjects: NDArray[np.str_]) -> pd.DataFrame:
+    if len(covariates) != len(subjects):
+        raise InputError(f"There are {len(subjects)} graphs but {len(covariates)} rows of covariates.")
+    frame = covariates.copy()
+    frame.columns = frame.columns.map(str)
+    frame.index = pd.Index(subjects, name="subject")
+    for column in frame:
+        if frame[column].dtype.kind in "biuf":
+            frame[column] = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            frame[column] = frame[column].fillna("").astype(str)
+    return frame
+
+
+def _check_fold(number: int, fold: ArrayLike, n_graphs: int) -> NDArray[np.int64]:
+    index = np.array(fold)
+    if index.ndim != 1 or index.dtype.kind not in "iu" or len(np.unique(index)) != len(index):
+        raise InputError(f"Fold {number} must list each of its test graphs once, by index.")
+    if index.min(initial=0) < 0 or index.max(initial=0) >= n_graphs:
+        raise InputError(f"Fold {number} names graph {index.max()}, but there are {n_graphs} graphs, counted from 0.")
+    return _read_only(index.astype(np.int64))

@@ -1,0 +1,199 @@
+"""One function that reads a researcher's connectomes, whatever they are in."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from isocapsnet._validation import InputError, check_option
+from isocapsnet.datasets.archive import read_archive
+from isocapsnet.datasets.atlas import ATLASES, load_atlas
+from isocapsnet.datasets.duplicates import find_duplicates
+from isocapsnet.datasets.formats.folder import read_folder
+from isocapsnet.datasets.formats.geometric import is_geometric, read_geometric
+from isocapsnet.datasets.formats.pickles import find_folds, read_folds
+from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
+from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
+from isocapsnet.datasets.graphs import BrainGraphs, is_saved_graphs
+from isocapsnet.datasets.study import Findings, ReadOptions, Study, assemble
+
+
+def load_graphs(
+    source: Any,
+    *,
+    target: str | None = None,
+    site: str | None = None,
+    covariates: Sequence[str] | None = None,
+    participants: str | Path | None = None,
+    select: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    kind: Literal["auto", "graphs", "series"] = "auto",
+    atlas: str | None = None,
+) -> BrainGraphs:
+    """Read connectomes or ROI time series with what is known about their subjects.
+
+    Parameters
+    ----------
+    source : path or list
+        A folder with one matrix or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
+        ``.mat``, ``.graphml``) and a participants table; BIDS derivatives (``*_relmat.tsv``, ``*_timeseries.tsv``);
+        a TUDataset folder; the paper authors' folder of pickled folds; an ``.npz`` or ``.mat`` with all graphs; or
+        a list of PyTorch Geometric ``Data``.
+    target : str, optional
+        Column of the participants table, or array of an ``.npz`` or ``.mat``, that holds the labels.
+    site, covariates : optional
+        Columns or arrays of acquisition sites and of covariates. An ``.npz`` or ``.mat`` brings all its arrays of
+        one value per graph as covariates unless some are named.
+    participants : path, optional
+        The table of subjects, where it does not lie with the matrices as ``participants.tsv`` or ``.csv``.
+    select : sequence of str, optional
+        Parts that the names of the wanted files have, where subjects have several: an atlas, a session, a run.
+    exclude : sequence of str, optional
+        Subjects to leave out; recorded in the passport.
+    kind : {"auto", "graphs", "series"}
+        Which files to read where a folder holds both, and what they are where their shape does not tell.
+    atlas : {"aal90", "aal116", "dk82"}, optional
+        Names and coordinates of the nodes, where the data do not name their nodes.
+
+    Raises
+    ------
+    InputError
+        One sentence about the first problem; :func:`examine_graphs` tells all of them.
+    """
+    table = None if participants is None else Path(participants)
+    options = ReadOptions(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas)
+    findings = Findings()
+    data = _read(source, options, findings)
+    findings.raise_errors()
+    assert data is not None
+    return data
+
+
+def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[BrainGraphs | None, Findings]:
+    """Read like :func:`load_graphs`, but return all problems instead of raising the first.
+
+    The data are ``None`` when they would be refused. Besides what reading notes, asymmetric graphs, nodes without
+    signal and near-duplicate subjects are looked for.
+    """
+    findings = Findings()
+    try:
+        data = _read(source, options or ReadOptions(), findings)
+    except InputError as error:
+        findings.errors.append(str(error))
+        data = None
+    if data is not None:
+        findings.warnings.extend(_look_closer(data))
+    return data, findings
+
+
+def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
+    check_option("kind", options.kind, ("auto", "graphs", "series"))
+    if options.atlas is not None:
+        check_option("atlas", options.atlas, tuple(ATLASES))
+    if is_geometric(source):
+        return assemble(_exclude(read_geometric(source), options, findings), findings, atlas=options.atlas)
+    path = Path(source)
+    if not path.exists():
+        raise InputError(f"There is no file or folder {path}.")
+    if path.suffix == ".npz" and is_saved_graphs(arrays := read_archive(path)):
+        return _read_saved(BrainGraphs.from_arrays(arrays), options, findings)
+    study = _exclude(_read_study(path, options, findings), options, findings)
+    return assemble(study, findings, atlas=options.atlas, name=path.stem)
+
+
+def _read_study(path: Path, options: ReadOptions, findings: Findings) -> Study:
+    """Recognise the format and read it."""
+    if path.is_dir():
+        if folds := find_folds(path):
+            return read_folds(folds, findings)
+        return read_tudataset(path, findings) if find_prefix(path) else read_folder(path, options, findings)
+    if path.suffix == ".npz":
+        return read_npz(path, options)
+    if path.suffix == ".mat":
+        return read_mat_stack(path, options)
+    if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
+        raise InputError(
+            f"{path.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
+            "of graphs to load_graphs, or save it as .npz."
+        )
+    if path.name.startswith("fold_"):
+        return read_folds([path], findings)
+    raise InputError(
+        f"{path.name} is of no format known here; give a folder with one matrix per subject, an .npz or a .mat."
+    )
+
+
+def _read_saved(data: BrainGraphs, options: ReadOptions, findings: Findings) -> BrainGraphs:
+    """Apply the options to data that :meth:`BrainGraphs.save` wrote."""
+    findings.handled |= {what: list(where) for what, where in data.handled.items()}
+    findings.exclusions |= data.exclusions
+    covariates = data.covariates
+    if options.target not in (None, "labels"):
+        if covariates is None or options.target not in covariates:
+            known = "none" if covariates is None else ", ".join(covariates.columns)
+            raise InputError(f"{data.name} has no covariate {options.target!r} to take labels from; it has {known}.")
+        data = data.replace(labels=covariates[options.target].tolist(), label_names=None)
+    if options.atlas is not None:
+        data = data.replace(atlas=load_atlas(options.atlas))
+    if options.exclude:
+        _check_known(options.exclude, data.subjects.tolist())
+        data = data.subset(~np.isin(data.subjects, list(options.exclude)), reason="excluded on request")
+    return data
+
+
+def _exclude(study: Study, options: ReadOptions, findings: Findings) -> Study:
+    """Leave out the subjects that the user named, of a study that is in memory."""
+    excluded = set(options.exclude) - set(findings.exclusions)
+    if not excluded:
+        return study
+    _check_known(sorted(excluded), study.subjects)
+    keep = [i for i, subject in enumerate(study.subjects) if subject not in excluded]
+    findings.exclusions |= dict.fromkeys(sorted(excluded), "excluded on request")
+    position = {old: new for new, old in enumerate(keep)}
+
+    def kept(values: Any) -> Any:
+        return None if values is None else [values[i] for i in keep]
+
+    return replace(
+        study,
+        matrices=study.matrices[keep] if isinstance(study.matrices, np.ndarray) else kept(study.matrices),
+        sources=kept(study.sources),
+        subjects=kept(study.subjects),
+        labels=kept(study.labels),
+        sites=kept(study.sites),
+        covariates=None if study.covariates is None else study.covariates.iloc[keep],
+        folds=[np.array([position[i] for i in fold.tolist() if i in position]) for fold in study.folds],
+    )
+
+
+def _check_known(excluded: Sequence[str], subjects: Sequence[str]) -> None:
+    unknown = [subject for subject in excluded if subject not in set(subjects)]
+    if unknown:
+        raise InputError(
+            f"There is no subject {unknown[0]!r} to exclude; subjects are called {subjects[0]!r}, for example."
+        )
+
+
+def _look_closer(data: BrainGraphs) -> list[str]:
+    """Sentences about what is readable but worth knowing."""
+    sentences = []
+    graphs = data.passport["graphs"]
+    if graphs is not None:
+        if not graphs["symmetric"]:
+            sentences.append(
+                f"The graphs are not symmetric (by up to {graphs['largest_asymmetry']:.3g}); they are kept as directed."
+            )
+        if graphs["n_nodes_without_signal"]:
+            sentences.append(
+                f"{graphs['n_graphs_with_nodes_without_signal']} graphs have nodes without any edge "
+                f"({graphs['n_nodes_without_signal']} nodes in all)."
+            )
+    if not data.label_names:
+        sentences.append("There are no labels; name the column of classes with --target.")
+    for first, second, correlation in find_duplicates(data):
+        sentences.append(
+            f"Subjects {first} and {second} may be the same person: their edges correlate at {correlation:.4f}."
+        )
+    return sentences

@@ -1,0 +1,255 @@
+"""From what a reader found to BrainGraphs: one place where all formats are checked and mended.
+
+A reader fills a :class:`Study` and notes problems in :class:`Findings` instead of stopping at the first one.
+:func:`assemble` does the checks that every format needs.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError, iter_chunks
+from isocapsnet.datasets.atlas import ATLASES, Atlas, load_atlas
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.labels import encode_labels
+
+
+@dataclass
+class Findings:
+    """Everything noticed while reading: what is refused, what is worth a warning, what was mended, who is left out."""
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    handled: dict[str, list[str]] = field(default_factory=dict)
+    exclusions: dict[str, str] = field(default_factory=dict)
+
+    def handle(self, what: str, where: str) -> None:
+        """Record that something was mended in one place."""
+        self.handled.setdefault(what, []).append(where)
+
+    def raise_errors(self) -> None:
+        """Refuse the data with the first error, saying how many more there are."""
+        if self.errors:
+            more = len(self.errors) - 1
+            hint = f" ({more} more; `isocapsnet data check` lists them all.)" if more else ""
+            raise InputError(self.errors[0] + hint)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read; the fields are explained at :func:`isocapsnet.datasets.readers.load_graphs`."""
+
+    target: str | None = None
+    site: str | None = None
+    covariates: Sequence[str] | None = None
+    participants: Path | None = None
+    select: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    kind: Literal["auto", "graphs", "series"] = "auto"
+    atlas: str | None = None
+
+
+@dataclass
+class Study:
+    """What a reader found, before checks.
+
+    ``matrices`` holds one matrix per subject, square or (n_timepoints, n_nodes), as a list or as one array
+    ``(n_graphs, n_nodes, n_nodes)``; ``sources`` says where each came from, for the sentences. ``node_names`` is
+    one sequence per subject where the files name their nodes.
+    """
+
+    matrices: Sequence[NDArray[Any]] | NDArray[Any]
+    sources: Sequence[str]
+    subjects: Sequence[str]
+    labels: Sequence[Any] | None = None
+    sites: Sequence[str] | None = None
+    covariates: pd.DataFrame | None = None
+    node_names: Sequence[Sequence[str] | None] | None = None
+    coordinates: NDArray[Any] | None = None
+    atlas_name: str = ""
+    folds: Sequence[NDArray[Any]] = ()
+    is_series: bool = False
+
+
+def assemble(study: Study, findings: Findings, *, atlas: str | None = None, name: str = "") -> BrainGraphs | None:
+    """Check a study and make BrainGraphs of it; ``None`` when ``findings`` hold an error."""
+    duplicates = [subject for subject, count in Counter(study.subjects).items() if count > 1]
+    for subject in duplicates:
+        where = [source for source, other in zip(study.sources, study.subjects, strict=True) if other == subject]
+        findings.errors.append(
+            f"Subject {subject!r} has {len(where)} matrices ({', '.join(where[:3])}); keep one, or choose with "
+            "--select a part of the file name that only one of them has."
+        )
+    matrices: Any = study.matrices
+    node_names = None
+    if not isinstance(matrices, np.ndarray):
+        matrices, node_names = _align_nodes(study, findings)
+        matrices = _check_shapes(matrices, study, findings)
+    elif study.node_names:
+        node_names = study.node_names[0]
+    if findings.errors:
+        return None
+    matrices = _mend_series(matrices, study, findings) if study.is_series else _mend_graphs(matrices, study, findings)
+    codes, label_names = _encode(study, findings)
+    if findings.errors:
+        return None
+    n_nodes = matrices[0].shape[1]
+    return BrainGraphs(
+        None if study.is_series else matrices,
+        codes,
+        label_names=label_names,
+        subjects=study.subjects,
+        sites=study.sites,
+        covariates=study.covariates,
+        time_series=matrices if study.is_series else None,
+        atlas=_find_atlas(atlas, node_names, study, n_nodes, name),
+        folds=study.folds,
+        exclusions=findings.exclusions,
+        handled=findings.handled,
+        name=name,
+    )
+
+
+def _align_nodes(study: Study, findings: Findings) -> tuple[list[NDArray[Any]], Sequence[str] | None]:
+    """Bring matrices whose files name their nodes into one node order."""
+    named: list[Sequence[str]] = [names for names in study.node_names or () if names is not None]
+    if len(named) < len(study.matrices):
+        return list(study.matrices), None
+    reference = list(max(named, key=len))
+    index = {node: i for i, node in enumerate(reference)}
+    aligned = []
+    for matrix, names, source in zip(study.matrices, named, study.sources, strict=True):
+        if list(names) != reference:
+            unknown = [node for node in names if node not in index]
+            if unknown or len(set(names)) != len(names):
+                findings.errors.append(
+                    f"{source} names nodes that the other files do not have ({', '.join(unknown[:3]) or 'one twice'}); "
+                    "all subjects need the same atlas."
+                )
+                continue
+            order = [index[node] for node in names]
+            full = np.zeros((len(matrix) if study.is_series else len(reference), len(reference)))
+            full[(slice(None), order) if study.is_series else np.ix_(order, order)] = matrix
+            matrix = full
+            missing = len(reference) - len(names)
+            findings.handle("nodes absent from the file kept without edges" if missing else "nodes reordered", source)
+        aligned.append(matrix)
+    return aligned, reference
+
+
+def _check_shapes(matrices: list[NDArray[Any]], study: Study, findings: Findings) -> Any:
+    """Refuse files of other node counts; return one array for graphs, a list for time series."""
+    if not matrices or findings.errors:
+        return matrices
+    common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)[0][0]
+    for matrix, source in zip(matrices, study.sources, strict=True):
+        rows, columns = matrix.shape
+        if not study.is_series and rows != columns:
+            findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
+        elif columns != common:
+            findings.errors.append(
+                f"{source} has {columns} nodes but most files have {common}; all subjects need the same atlas."
+            )
+        elif study.is_series and rows < 2:
+            findings.errors.append(f"{source} has {rows} time point; at least 2 are needed.")
+    return matrices if study.is_series or findings.errors else np.stack(matrices)
+
+
+def _mend_graphs(graphs: NDArray[Any], study: Study, findings: Findings) -> NDArray[Any]:
+    """Fill nodes without signal and missing diagonals with zeros, mirror triangular matrices, refuse other gaps.
+
+    The array is copied only when something must be mended, so that a clean memory map stays one.
+    """
+    mended: dict[int, NDArray[Any]] = {}
+    diagonal = np.eye(graphs.shape[1], dtype=bool)
+    for start, chunk in iter_chunks(graphs):
+        finite = np.isfinite(chunk) if chunk.dtype.kind == "f" else np.ones(chunk.shape, dtype=bool)
+        upper, lower = np.triu(chunk != 0, k=1).any(axis=(1, 2)), np.tril(chunk != 0, k=-1).any(axis=(1, 2))
+        for i in np.flatnonzero(~finite.all(axis=(1, 2)) | (upper != lower)).tolist():
+            graph, source = np.array(chunk[i]), study.sources[start + i]
+            gaps = ~finite[i]
+            silent = (gaps | diagonal).all(axis=0) & (gaps | diagonal).all(axis=1) & gaps.any(axis=0)
+            if silent.any():
+                findings.handle("nodes without signal (missing values) set to 0", source)
+            elif (gaps & diagonal).any():
+                findings.handle("missing or infinite diagonal set to 0", source)
+            gaps &= ~(silent[:, None] | silent[None, :] | diagonal)
+            if gaps.any():
+                row, column = np.argwhere(gaps)[0]
+                findings.errors.append(
+                    f"{source} has the value {graph[row, column]} at row {row + 1}, column {column + 1}; "
+                    "fill the gap or leave the subject out with --exclude."
+                )
+                continue
+            graph[~finite[i]] = 0
+            if upper[i] != lower[i]:
+                graph = graph + np.where(diagonal, 0, graph.T).astype(graph.dtype)
+                findings.handle("triangular matrix mirrored", source)
+            mended[start + i] = graph
+    if not mended:
+        return graphs
+    copy = np.array(graphs)
+    copy[list(mended)] = list(mended.values())
+    return copy
+
+
+def _mend_series(series: list[NDArray[Any]], study: Study, findings: Findings) -> list[NDArray[Any]]:
+    """Fill columns without any value with zeros; refuse other gaps."""
+    mended = []
+    for one, source in zip(series, study.sources, strict=True):
+        gaps = ~np.isfinite(one)
+        silent = gaps.all(axis=0)
+        if gaps[:, ~silent].any():
+            row, column = np.argwhere(gaps & ~silent)[0]
+            findings.errors.append(
+                f"{source} has the value {one[row, column]} at time point {row + 1}, node {column + 1}; "
+                "interpolate it or leave the subject out with --exclude."
+            )
+        if silent.any():
+            findings.handle("nodes without signal (missing values) set to 0", source)
+            one = np.where(silent, 0, one)
+        mended.append(one)
+    return mended
+
+
+def _encode(study: Study, findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class codes and names; labels that cannot name classes are refused."""
+    labels = [None] * len(study.subjects) if study.labels is None else list(study.labels)
+    try:
+        codes, names = encode_labels(labels)
+    except InputError as error:
+        findings.errors.append(str(error))
+        return np.zeros(0, dtype=np.int64), ()
+    if len(names) > max(10, len(labels) // 2):
+        findings.errors.append(
+            f"The target has {len(names)} different values for {len(labels)} subjects; choose a column of classes."
+        )
+    n_unlabelled = int((codes < 0).sum())
+    if n_unlabelled and names:
+        findings.warnings.append(f"{n_unlabelled} of {len(codes)} subjects have no label; they are kept as unlabelled.")
+    if len(names) == 1:
+        findings.warnings.append(f"All labels are {names[0]!r}; a classifier needs two classes.")
+    for name, count in zip(names, np.bincount(codes[codes >= 0], minlength=len(names)), strict=True):
+        if count < 3:
+            findings.warnings.append(f"Class {name!r} has {count} subject(s); 3-fold cross-validation needs 3.")
+    return codes, names
+
+
+def _find_atlas(
+    asked: str | None, node_names: Sequence[str] | None, study: Study, n_nodes: int, name: str
+) -> Atlas | None:
+    """The atlas asked for, else the nodes' own names, else a known atlas that the data are named after."""
+    if asked is not None:
+        return load_atlas(asked)
+    if study.coordinates is not None or node_names is not None:
+        known = next((a for a in map(load_atlas, ATLASES) if list(a.node_names) == list(node_names or ())), None)
+        names = node_names or [str(i) for i in range(1, n_nodes + 1)]
+        return known or Atlas(names, study.coordinates, name=study.atlas_name)
+    named = [a for a in ATLASES if a in f"{study.atlas_name} {name}".lower() and ATLASES[a][1] == n_nodes]
+    return load_atlas(named[0]) if named else None
