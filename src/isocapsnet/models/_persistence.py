@@ -155,9 +155,7 @@ def _encode_classes(classes: NDArray[Any]) -> dict[str, Any]:
     try:
         labels = _encode(classes.tolist())
     except TypeError as error:
-        raise InputError(
-            f"Labels of type {type(classes[0]).__name__} cannot be saved; use text or numbers."
-        ) from error
+        raise InputError(f"Labels of type {type(classes[0]).__name__} cannot be saved; use text or numbers.") from error
     return {"dtype": classes.dtype.str if classes.dtype.kind in "biufU" else "O", "labels": labels}
 
 
