@@ -1,0 +1,54 @@
+"""What stands beside a record for the report: history, templates, warnings, the model."""
+
+import json
+import os
+import pkgutil
+import shutil
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MODEL_FILE = "model.safetensors"
+
+
+def write_artifacts(
+    folder: Path, estimator: Any, caught: Sequence[warnings.WarningMessage], save_model: str | None
+) -> None:
+    """Write what ``estimator`` has to show into ``folder``, all of it or nothing; an earlier try is replaced.
+
+    ``history.json`` holds one entry per epoch, ``templates.npz`` the array ``templates``, ``warnings.json`` each
+    different warning once, and ``model.safetensors`` what ``save_model(estimator, path)`` (an import path)
+    writes. A file is missing when there is nothing to put in it.
+    """
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    history = getattr(estimator, "history_", None)
+    if history is not None:
+        (partial / "history.json").write_text(json.dumps([_scalars(epoch) for epoch in history]))
+    templates = getattr(estimator, "templates_", None)
+    if templates is not None:
+        np.savez(partial / "templates.npz", templates=np.asarray(templates))
+    messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
+    if messages:
+        (partial / "warnings.json").write_text(json.dumps(messages))
+    if save_model is not None:
+        pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.replace(folder)
+
+
+def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The numbers of one epoch; per-batch lists are left out, and what is not finite becomes null."""
+    plain: dict[str, Any] = {}
+    for name, value in dict(epoch).items():
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, bool | int | str) or value is None:
+            plain[name] = value
+        elif isinstance(value, float):
+            plain[name] = value if np.isfinite(value) else None
+    return plain

@@ -1,0 +1,193 @@
+"""Which subjects train and which test; which labels are exchanged under the null; which settings are tuned.
+
+Splits depend on (dataset, protocol, repeat) alone, so every method sees the same folds.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.benchmark.naming import seed_from
+from isocapsnet.benchmark.study import Study
+
+PROTOCOLS = ("nested", "paper", "leave-site-out")
+
+
+class Split(NamedTuple):
+    """Indices into the study of one fold's training and test subjects, all of them labelled."""
+
+    name: str
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How methods are evaluated.
+
+    Parameters
+    ----------
+    name : {"nested", "paper", "leave-site-out"}
+        "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the dataset's own
+        folds, or stratified k-fold, with each method's defaults. "leave-site-out": each site is the test set
+        once, tuned inside the other sites.
+    n_folds : int
+        Outer folds, where the dataset does not give them.
+    inner_folds : int
+        Folds of the search inside a training fold; 0 keeps each method's defaults.
+    n_candidates : int
+        Settings tried by that search, at most.
+    """
+
+    name: str = "nested"
+    n_folds: int = 3
+    inner_folds: int = 3
+    n_candidates: int = 8
+
+    def __post_init__(self) -> None:
+        check_option("protocol", self.name, PROTOCOLS)
+        check_number("n_folds", self.n_folds, low=2, integer=True)
+        check_number("inner_folds", self.inner_folds, low=0, integer=True)
+        check_number("n_candidates", self.n_candidates, low=1, integer=True)
+
+    @property
+    def is_tuned(self) -> bool:
+        return self.name != "paper" and self.inner_folds > 1
+
+    def splits(self, study: Study, repeat: int) -> list[Split]:
+        """The folds of one repeat."""
+        if len(study.classes) < 2:
+            raise InputError(
+                f"The labels hold {len(study.classes)} class(es) among {len(study.known)} labelled graphs; "
+                "a benchmark needs two."
+            )
+        if self.name == "leave-site-out":
+            return _site_splits(study)
+        if self.name == "paper" and study.folds is not None:
+            return _predefined_splits(study)
+        seed = seed_from("splits", study.digest, self.name, self.n_folds, repeat)
+        groups = None if study.groups is None else study.groups[study.known]
+        parts = stratified_folds(study.labels[study.known], groups, self.n_folds, seed)
+        return [Split(f"fold {i + 1}", study.known[a], study.known[b]) for i, (a, b) in enumerate(parts)]
+
+    def check_repeats(self, study: Study, repeats: int) -> None:
+        """Refuse more repeats than there are different splits."""
+        fixed = self.name == "leave-site-out" or (self.name == "paper" and study.folds is not None)
+        if fixed and repeats > 1:
+            what = "sites" if self.name == "leave-site-out" else "predefined folds"
+            raise InputError(
+                f"repeats={repeats}: the dataset's {what} give the same splits every time; use repeats=1, or "
+                'the protocol "nested".'
+            )
+
+
+def stratified_folds(
+    labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """``n_folds`` pairs (training, test) of positions in ``labels``, stratified, one subject never on both sides."""
+    smallest, count = _smallest_class(labels, groups)
+    if count < n_folds:
+        who = "graphs" if groups is None else "subjects"
+        raise InputError(
+            f"Class {smallest!r} has {count} {who}, fewer than the {n_folds} folds; use fewer folds or add subjects."
+        )
+    splitter: Any = StratifiedKFold if groups is None else StratifiedGroupKFold
+    parts = list(splitter(n_folds, shuffle=True, random_state=seed).split(labels, labels, groups))
+    for train, test in parts:
+        if not len(test) or len(np.unique(labels[train])) < len(np.unique(labels)):
+            raise InputError(
+                f"{n_folds} folds cannot keep each subject whole and each class in training; use fewer folds."
+            )
+    return parts
+
+
+def inner_folds(
+    labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """As many stratified folds as the smallest class allows, up to ``n_folds``; none below two."""
+    n_folds = min(n_folds, _smallest_class(labels, groups)[1])
+    return stratified_folds(labels, groups, n_folds, seed) if n_folds > 1 else []
+
+
+def null_order(study: Study, protocol: Protocol, permutation: int) -> NDArray[np.int64]:
+    """Whose data stands at each place ``(n_graphs,)`` in one draw from the null hypothesis.
+
+    Labels and folds keep their places, so a draw is as stratified as the data. A subject's graphs move
+    together, among subjects with as many graphs; where labels differ inside subjects the graphs change places
+    inside them instead. When sites are the folds, subjects stay in their site. Unlabelled subjects stay.
+    """
+    rng = np.random.default_rng(seed_from("null", study.digest, permutation))
+    order = np.arange(len(study.X))
+    known = study.known
+    site = study.sites[known] if protocol.name == "leave-site-out" and study.sites is not None else None
+    subject = study.groups[known] if study.groups is not None else known
+    members: dict[Any, list[int]] = {}
+    for index, owner in zip(known.tolist(), subject.tolist(), strict=True):
+        members.setdefault(owner, []).append(index)
+    if any(len(set(study.labels[graphs].tolist())) > 1 for graphs in members.values()):
+        for graphs in members.values():
+            order[graphs] = rng.permutation(graphs)
+        return order
+    site_of = {} if site is None else dict(zip(known.tolist(), site.tolist(), strict=True))
+    alike: dict[Any, list[list[int]]] = {}
+    for graphs in members.values():
+        alike.setdefault(tuple(site_of.get(i) for i in graphs), []).append(graphs)
+    for peers in alike.values():
+        for place, source in enumerate(rng.permutation(len(peers))):
+            order[peers[place]] = peers[source]
+    return order
+
+
+def _smallest_class(labels: NDArray[Any], groups: NDArray[Any] | None) -> tuple[Any, int]:
+    """The class with the fewest graphs (or subjects), and how many."""
+    counts = {
+        label: int(np.sum(labels == label)) if groups is None else len(np.unique(groups[labels == label]))
+        for label in np.unique(labels).tolist()
+    }
+    return min(counts.items(), key=lambda item: item[1])
+
+
+def _predefined_splits(study: Study) -> list[Split]:
+    """The dataset's own folds: each is the test set once, the others train."""
+    folds = [np.intersect1d(fold, study.known) for fold in study.folds or ()]
+    everyone = np.concatenate(folds)
+    if len(np.unique(everyone)) < len(everyone):
+        raise InputError('The predefined folds overlap, so test subjects would train; use the protocol "nested".')
+    splits = []
+    for number, test in enumerate(folds, start=1):
+        train = np.setdiff1d(everyone, test)
+        if study.groups is not None and np.isin(study.groups[train], study.groups[test]).any():
+            raise InputError(
+                f"Predefined fold {number} tests subjects that also train; "
+                'use the protocol "nested", which keeps subjects whole.'
+            )
+        splits.append(_checked(study, Split(f"fold {number}", train, test)))
+    return splits
+
+
+def _site_splits(study: Study) -> list[Split]:
+    """Each site is the test set once; subjects seen there do not train."""
+    sites = None if study.sites is None else np.unique(study.sites[study.known])
+    if study.sites is None or sites is None or len(sites) < 2:
+        raise InputError("leave-site-out needs subjects of at least two sites; name the site column with --site.")
+    splits = []
+    for site in sites.tolist():
+        here = study.sites[study.known] == site
+        test, train = study.known[here], study.known[~here]
+        if study.groups is not None:
+            train = train[~np.isin(study.groups[train], study.groups[test])]
+        splits.append(_checked(study, Split(str(site), train, test)))
+    return splits
+
+
+def _checked(study: Study, split: Split) -> Split:
+    if not len(split.test) or len(np.unique(study.labels[split.train])) < 2:
+        raise InputError(
+            f"{split.name}: {len(split.test)} test graphs, {len(split.train)} training graphs of "
+            f"{len(np.unique(study.labels[split.train]))} class(es); two classes must be left for training."
+        )
+    return split

@@ -1,0 +1,289 @@
+"""From records to a table with verdicts in words, in which no winner is marked inside the noise."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from isocapsnet.benchmark import statistics
+from isocapsnet.benchmark.jobs import method_label
+from isocapsnet.benchmark.naming import canonical_json
+from isocapsnet.benchmark.statistics import CHANCE, METRICS, Interval
+
+#: The method that "better than linear" is about.
+REFERENCE = "linear"
+#: Level of every test.
+LEVEL = 0.05
+_NOT_A_NUMBER = Interval(*[float("nan")] * 3)
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """ROC AUC with shuffled nodes minus ROC AUC with nodes as given, over the same folds."""
+
+    difference: Interval
+    p_value: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One row of the table.
+
+    Attributes
+    ----------
+    jobs : int
+        All jobs of the method, those of permutations and audits too.
+    failures : mapping
+        Reason to number of jobs.
+    metrics : mapping
+        Metric to its mean and interval over folds.
+    scores : mapping
+        (repeat, fold) to metric to value.
+    keys : mapping
+        (repeat, fold) to the key of the record.
+    seconds : float
+        Mean of tuning, fitting and predicting per fold.
+    p_chance : float
+        Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
+    is_best : bool
+        Whether it beats every other method, Holm-adjusted over all pairs.
+    """
+
+    method: str
+    jobs: int
+    failures: Mapping[str, int]
+    metrics: Mapping[str, Interval]
+    scores: Mapping[Place, Mapping[str, float]]
+    keys: Mapping[Place, str]
+    seconds: float
+    use_unlabeled: bool
+    p_chance: float = float("nan")
+    verdict: str = ""
+    is_best: bool = False
+    audit: Audit | None = None
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``first`` minus ``second`` in ROC AUC over the same folds; ``p_adjusted`` by Holm over all pairs."""
+
+    first: str
+    second: str
+    difference: Interval
+    p_value: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """All methods on one study under one protocol."""
+
+    rows: Sequence[MethodResult]
+    comparisons: Sequence[Comparison]
+    test_over_train: float
+
+
+@dataclass
+class _Evidence:
+    """What was found of one method: records of the data, of audits and of the null, and failures."""
+
+    label: str
+    use_unlabeled: bool
+    data: dict[Place, dict[str, Any]] = field(default_factory=dict)
+    audits: dict[tuple[int, Place], float] = field(default_factory=dict)
+    null: dict[int, dict[Place, float]] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    jobs: int = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        job = record["job"]
+        place = (job["repeat"], job["fold"])
+        self.jobs += 1
+        if not job["permutation"] and job["audit"] is None:
+            self.data[place] = {**record, "scores": statistics.score(record["labels"], record["probabilities"])}
+            return
+        area = statistics.roc_auc(np.asarray(record["labels"]), np.asarray(record["probabilities"]))
+        if job["audit"] is not None:
+            self.audits[job["audit"], place] = area
+        else:
+            self.null.setdefault(job["permutation"], {})[place] = area
+
+    def areas(self) -> dict[Place, float]:
+        return {place: record["scores"]["roc_auc"] for place, record in self.data.items()}
+
+
+def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()) -> Table:
+    """The table of records that share a study, a protocol and a preparation; ``errors`` are of failed jobs."""
+    evidence: dict[str, _Evidence] = {}
+    ratios = []
+    for record in records:
+        _evidence_of(record, evidence).add(record)
+        ratios.append(len(record["test"]) / record["n_train"])
+    for error in errors:
+        found = _evidence_of(error, evidence)
+        found.jobs += 1
+        found.failures[error["reason"]] += 1
+    ratio = float(np.mean(ratios)) if ratios else float("nan")
+    methods = list(evidence.values())
+    comparisons = _compare_all(methods, ratio)
+    p_chance = _test_against_chance(methods, ratio)
+    audits = _test_audits(methods, ratio)
+    best = _find_best(methods, comparisons)
+    against_reference = _against_reference(methods, ratio)
+    rows = []
+    for found in methods:
+        row = _summarise(found, ratio)
+        row = replace(
+            row,
+            p_chance=p_chance.get(found.label, float("nan")),
+            is_best=found.label == best,
+            audit=audits.get(found.label),
+        )
+        rows.append(replace(row, verdict=_verdict(row, against_reference.get(found.label))))
+    return Table(rows, comparisons, ratio)
+
+
+def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Records or errors that can stand in one table: same data, same splits, same preparation."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        job = item["job"]
+        protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
+        groups.setdefault(canonical_json([job["dataset"], protocol, job["preparation"]]), []).append(item)
+    return groups
+
+
+def _evidence_of(item: Mapping[str, Any], evidence: dict[str, _Evidence]) -> _Evidence:
+    job = item["job"]
+    label = method_label(job["method"], job["parameters"])
+    return evidence.setdefault(label, _Evidence(label, job["use_unlabeled"]))
+
+
+def _summarise(found: _Evidence, ratio: float) -> MethodResult:
+    """The row without what depends on other rows."""
+    records = list(found.data.values())
+    metrics = {
+        name: statistics.corrected_interval([r["scores"][name] for r in records], ratio, metric=name)
+        for name in METRICS
+    }
+    if len(records) == 1:
+        correct = round(metrics["accuracy"].mean * len(records[0]["labels"]))
+        metrics["accuracy"] = statistics.wilson_interval(correct, len(records[0]["labels"]))
+    seconds = [sum(record["seconds"].values()) for record in records]
+    return MethodResult(
+        method=found.label,
+        jobs=found.jobs,
+        failures=dict(found.failures),
+        metrics=metrics,
+        scores={place: record["scores"] for place, record in sorted(found.data.items())},
+        keys={place: record["key"] for place, record in sorted(found.data.items())},
+        seconds=float(np.mean(seconds)) if seconds else float("nan"),
+        use_unlabeled=found.use_unlabeled,
+    )
+
+
+def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str, float]:
+    """Label to Holm-adjusted p-value: by permutation where there are any, else by corrected t-test."""
+    p_values: dict[str, float] = {}
+    for found in methods:
+        areas = found.areas()
+        differences = np.array(list(areas.values())) - CHANCE
+        complete = [list(draw.values()) for draw in found.null.values() if draw.keys() == areas.keys()]
+        if complete:
+            observed = float(np.nanmean(list(areas.values())))
+            p_values[found.label] = statistics.permutation_p_value(observed, np.nanmean(complete, axis=1))
+        elif len(differences):
+            p_values[found.label] = statistics.corrected_t_test(differences, ratio, "greater")
+    # A predictor that never leaves chance poses no question, so it does not widen the family.
+    asked = [label for label, p_value in p_values.items() if p_value < 1]
+    return p_values | dict(zip(asked, statistics.holm([p_values[label] for label in asked]), strict=True))
+
+
+def _compare(first: Mapping[Any, float], second: Mapping[Any, float], ratio: float) -> tuple[Interval, float]:
+    """Difference over the folds both have, with its interval and two-sided p-value."""
+    common = sorted(first.keys() & second.keys())
+    differences = [first[place] - second[place] for place in common]
+    if not common:
+        return _NOT_A_NUMBER, 1.0
+    interval = statistics.corrected_interval(differences, ratio, metric="difference")
+    return interval, statistics.corrected_t_test(differences, ratio)
+
+
+def _compare_all(methods: Sequence[_Evidence], ratio: float) -> list[Comparison]:
+    pairs = list(combinations([found for found in methods if found.data], 2))
+    tests = [_compare(first.areas(), second.areas(), ratio) for first, second in pairs]
+    adjusted = statistics.holm([p_value for _, p_value in tests])
+    return [
+        Comparison(first.label, second.label, difference, p_value, p_adjusted)
+        for (first, second), (difference, p_value), p_adjusted in zip(pairs, tests, adjusted, strict=True)
+    ]
+
+
+def _against_reference(methods: Sequence[_Evidence], ratio: float) -> dict[str, str]:
+    """Label to what is known of its difference to the reference, Holm-adjusted over these comparisons."""
+    reference = next((found for found in methods if found.label == REFERENCE and found.data), None)
+    others = [found for found in methods if found is not reference and found.data]
+    if reference is None:
+        return {}
+    tests = [_compare(found.areas(), reference.areas(), ratio) for found in others]
+    adjusted = statistics.holm([p_value for _, p_value in tests])
+    words = {}
+    for found, (difference, _), p_value in zip(others, tests, adjusted, strict=True):
+        relation = "better than" if difference.mean > 0 else "worse than"
+        words[found.label] = f"{relation if p_value <= LEVEL else 'not distinguishable from'} {REFERENCE}"
+    return words
+
+
+def _test_audits(methods: Sequence[_Evidence], ratio: float) -> dict[str, Audit]:
+    audited = [found for found in methods if found.audits]
+    tests = []
+    for found in audited:
+        areas = found.areas()
+        places = {place for _, place in found.audits if place in areas}
+        shuffled = {p: float(np.mean([a for (_, at), a in found.audits.items() if at == p])) for p in places}
+        tests.append(_compare(shuffled, areas, ratio))
+    adjusted = statistics.holm([p_value for _, p_value in tests])
+    return {
+        found.label: Audit(
+            difference,
+            p_value,
+            "depends on the node order" if p_value <= LEVEL else "no dependence on the node order found",
+        )
+        for found, (difference, _), p_value in zip(audited, tests, adjusted, strict=True)
+    }
+
+
+def _find_best(methods: Sequence[_Evidence], comparisons: Sequence[Comparison]) -> str | None:
+    """The method that beats every other one; None inside the noise, and when there is nothing to beat."""
+    for found in methods:
+        wins = [
+            c.p_adjusted <= LEVEL and (c.difference.mean > 0) == (c.first == found.label)
+            for c in comparisons
+            if found.label in (c.first, c.second)
+        ]
+        if wins and all(wins):
+            return found.label
+    return None
+
+
+def _verdict(row: MethodResult, against_reference: str | None) -> str:
+    """What the numbers show about one method."""
+    if row.failed:
+        reason = max(row.failures, key=lambda text: row.failures[text])
+        return f"{row.failed} of {row.jobs} jobs failed: {reason}"
+    if len(row.scores) < 2:
+        return "a single test fold shows no more than its own interval"
+    if row.p_chance <= LEVEL:
+        return "above chance" + (f", {against_reference}" if against_reference else "")
+    below = against_reference is not None and against_reference.startswith("worse")
+    return "not distinguishable from chance" + (f", {against_reference}" if below else "")

@@ -1,0 +1,174 @@
+"""What the numbers do and do not show: metrics from stored probabilities, intervals and tests over folds.
+
+Scores of cross-validation folds are not independent: they share training subjects. Every interval and test over
+folds here widens the variance as Nadeau and Bengio (2003) derived, from 1/J to 1/J + n_test/n_train for J folds.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, stats
+from sklearn import metrics
+
+CHANCE = 0.5
+
+Alternative = Literal["two-sided", "greater"]
+
+
+class Interval(NamedTuple):
+    """A mean and its confidence interval; the bounds are NaN where one fold gives none."""
+
+    mean: float
+    low: float
+    high: float
+
+
+# -- metrics ------------------------------------------------------------------------------------------------------
+
+
+def roc_auc(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float:
+    """ROC AUC; beyond two classes the mean over one-vs-rest. NaN where no class has both sides.
+
+    ``labels`` (n_graphs,) are indices of the columns of ``probabilities`` (n_graphs, n_classes).
+    """
+    columns = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
+    areas = []
+    for column in columns:
+        positive = labels == column
+        if 0 < positive.sum() < len(labels):
+            ranks = stats.rankdata(probabilities[:, column])
+            wins = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
+            areas.append(wins / (positive.sum() * (~positive).sum()))
+    return float(np.mean(areas)) if areas else float("nan")
+
+
+def _on_answers(metric: Callable[..., float], **options: object) -> Callable[..., float]:
+    """A metric of the most probable classes."""
+    return lambda labels, probabilities: float(metric(labels, probabilities.argmax(axis=1), **options))
+
+
+def _brier(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float:
+    """Mean squared error of the probabilities, halved for two classes as is the custom."""
+    truth = np.eye(probabilities.shape[1])[labels]
+    total = ((probabilities - truth) ** 2).sum(axis=1).mean()
+    return float(total / 2 if probabilities.shape[1] == 2 else total)
+
+
+#: Name to function of (labels, probabilities); all but ``brier`` are better when higher.
+METRICS: dict[str, Callable[[NDArray[np.int64], NDArray[np.float64]], float]] = {
+    "accuracy": _on_answers(metrics.accuracy_score),
+    "balanced_accuracy": _on_answers(metrics.balanced_accuracy_score),
+    "weighted_f1": _on_answers(metrics.f1_score, average="weighted", zero_division=0),
+    "macro_f1": _on_answers(metrics.f1_score, average="macro", zero_division=0),
+    "roc_auc": roc_auc,
+    "mcc": _on_answers(metrics.matthews_corrcoef),
+    "brier": _brier,
+}
+
+_BOUNDS = {"mcc": (-1.0, 1.0), "brier": (0.0, np.inf), "difference": (-1.0, 1.0)}
+
+
+def score(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
+    """Every metric for test labels ``(n_graphs,)`` and class probabilities ``(n_graphs, n_classes)``."""
+    truth, predicted = np.asarray(labels, dtype=np.int64), np.asarray(probabilities, dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a test fold without some class: the metric's own convention applies
+        return {name: metric(truth, predicted) for name, metric in METRICS.items()}
+
+
+# -- over folds ---------------------------------------------------------------------------------------------------
+
+
+def corrected_interval(
+    scores: ArrayLike, test_over_train: float, *, metric: str = "roc_auc", confidence: float = 0.95
+) -> Interval:
+    """Mean over folds with the Nadeau-Bengio interval, cut at the metric's bounds.
+
+    ``scores`` (n_scores,) holds one value per fold and repeat; NaN (undefined in a fold) is left out.
+    """
+    values = _defined(scores)
+    if not len(values):
+        return Interval(*[float("nan")] * 3)
+    mean, error = float(values.mean()), _corrected_error(values, test_over_train)
+    half = float(stats.t.ppf((1 + confidence) / 2, max(len(values) - 1, 1)) * error)
+    low, high = _BOUNDS.get(metric, (0.0, 1.0))
+    return Interval(mean, float(np.maximum(mean - half, low)), float(np.minimum(mean + half, high)))
+
+
+def corrected_t_test(differences: ArrayLike, test_over_train: float, alternative: Alternative = "two-sided") -> float:
+    """p-value of the corrected resampled t-test that the mean of ``differences`` (n_scores,) is 0.
+
+    Without variance the answer is 1 when nothing differs and 0 when every fold differs alike; fewer than two
+    folds can show nothing, so 1.
+    """
+    values = _defined(differences)
+    if len(values) < 2 or not np.any(values):
+        return 1.0
+    error = _corrected_error(values, test_over_train)
+    with np.errstate(divide="ignore"):
+        t = values.mean() / error
+    tail = stats.t.sf(t if alternative == "greater" else abs(t), len(values) - 1)
+    return float(tail if alternative == "greater" else min(1.0, 2 * tail))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment for a family of tests."""
+    order = np.argsort(p_values)
+    steps = np.asarray(p_values, dtype=float)[order] * np.arange(len(order), 0, -1)
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if len(order) else steps
+    return [float(value) for value in adjusted]
+
+
+def permutation_p_value(observed: float, null: ArrayLike) -> float:
+    """Share of the null (n_permutations,) that is at least as high as what was observed, both counted in."""
+    draws = np.asarray(null, dtype=float)
+    return float((1 + np.sum(draws >= observed - 1e-12)) / (1 + len(draws)))
+
+
+def wilson_interval(correct: int, total: int, confidence: float = 0.95) -> Interval:
+    """A single accuracy, ``correct`` of ``total``, with Wilson's score interval."""
+    interval = stats.binomtest(correct, total).proportion_ci(confidence, method="wilson")
+    return Interval(correct / total, float(interval.low), float(interval.high))
+
+
+def detectable_difference(
+    class_counts: Sequence[int],
+    n_scores: int,
+    test_over_train: float,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    alternative: Alternative = "greater",
+) -> float:
+    """The smallest ROC AUC difference that a test over ``n_scores`` folds would find with this power.
+
+    ``class_counts`` are those of one test fold. Fold scores are taken to vary as the AUC of an uninformative
+    score does, whose variance for n1 and n0 graphs is (n1 + n0 + 1) / (12 n1 n0); with more classes, for the
+    smallest one against the rest. The same serves for the difference of two methods whose fold scores
+    correlate by one half ("two-sided"). NaN when there is one fold; above 0.5, nothing can be shown.
+    """
+    if n_scores < 2:
+        return float("nan")
+    positive = max(min(class_counts), 1)
+    negative = max(sum(class_counts) - positive, 1)
+    variance = (positive + negative + 1) / (12 * positive * negative)
+    error, freedom = np.sqrt(variance * (1 / n_scores + test_over_train)), n_scores - 1
+    critical = stats.t.isf(alpha if alternative == "greater" else alpha / 2, freedom)
+    shift = optimize.brentq(lambda shift: stats.nct.sf(critical, freedom, shift) - power, 0.0, critical + 50.0)
+    return float(shift * error)
+
+
+def _defined(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    return array[~np.isnan(array)]
+
+
+def _corrected_error(values: NDArray[np.float64], test_over_train: float) -> float:
+    """Standard error of the mean of fold scores with the Nadeau-Bengio variance."""
+    if len(values) < 2:
+        return float("nan")
+    return float(np.sqrt(values.var(ddof=1) * (1 / len(values) + test_over_train)))

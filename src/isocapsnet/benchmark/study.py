@@ -1,0 +1,111 @@
+"""The subjects of a benchmark: what a loader hands over, and how a worker calls that loader."""
+
+import json
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.benchmark.naming import canonical_json
+
+
+@dataclass(frozen=True)
+class Study:
+    """Graphs (or time series) and what is known of each subject, all in one order.
+
+    Parameters
+    ----------
+    X : array (n_graphs, n_nodes, n_nodes) or (n_graphs, n_times, n_nodes)
+        Graphs, or time series; an object array of ``(n_times, n_nodes)`` where lengths differ.
+    labels : array (n_graphs,)
+        Class labels of one sortable type.
+    digest : str
+        Names the content, so that records of other data are never mistaken for this one's.
+    class_names : sequence of str, optional
+        What records call the classes, in the order of the sorted labels.
+    labelled : array of bool (n_graphs,), optional
+        False where ``labels`` means nothing. Without it every subject has a label.
+    subjects : array (n_graphs,), optional
+        Who each graph belongs to; graphs of one subject are never split between training and test.
+    sites : array (n_graphs,), optional
+    covariates : DataFrame of n_graphs rows, optional
+    folds : sequence of index arrays, optional
+        Test subjects of each predefined fold.
+    is_time_series : bool
+        Whether ``X`` holds time series, which a first preparation step turns into graphs.
+    """
+
+    X: NDArray[Any]
+    labels: NDArray[Any]
+    digest: str
+    class_names: Sequence[str] | None = None
+    labelled: NDArray[np.bool_] | None = None
+    subjects: NDArray[Any] | None = None
+    sites: NDArray[Any] | None = None
+    covariates: Any = None
+    folds: Sequence[NDArray[np.int64]] | None = None
+    is_time_series: bool = False
+
+    @cached_property
+    def known(self) -> NDArray[np.int64]:
+        """Indices of the subjects that have a label."""
+        return np.arange(len(self.X)) if self.labelled is None else np.flatnonzero(self.labelled)
+
+    @cached_property
+    def unknown(self) -> NDArray[np.int64]:
+        """Indices of the subjects without a label."""
+        return np.setdiff1d(np.arange(len(self.X)), self.known)
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """The sorted class labels."""
+        return np.unique(self.labels[self.known])
+
+    @cached_property
+    def groups(self) -> NDArray[Any] | None:
+        """``subjects`` where somebody occurs more than once among the labelled, else None."""
+        if self.subjects is None or len(np.unique(self.subjects[self.known])) == len(self.known):
+            return None
+        return self.subjects
+
+    def metadata(self, indices: NDArray[np.int64]) -> dict[str, Any]:
+        """``sites`` and ``covariates`` of these subjects, where the study has them."""
+        found: dict[str, Any] = {}
+        if self.sites is not None:
+            found["sites"] = self.sites[indices]
+        if self.covariates is not None:
+            found["covariates"] = self.covariates.iloc[indices]
+        return found
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where every worker reads the study from: ``loader(**arguments)`` returns a :class:`Study`.
+
+    ``loader`` is an import path, ``"package.module:function"``; arguments are JSON values. On a cluster a path
+    among them must be reachable from each machine. Nothing but this travels with a job.
+    """
+
+    loader: str
+    digest: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Study:
+        """The study, read once per process."""
+        return _load(self.loader, self.digest, canonical_json(dict(self.arguments)))
+
+
+@lru_cache(maxsize=1)
+def _load(loader: str, digest: str, arguments: str) -> Study:
+    study: Study = pkgutil.resolve_name(loader)(**json.loads(arguments))
+    if study.digest != digest:
+        raise InputError(
+            f"{loader}({arguments}) gives data with digest {study.digest[:12]}, but the jobs were planned for "
+            f"{digest[:12]}; the data changed since, so start the benchmark again."
+        )
+    return study

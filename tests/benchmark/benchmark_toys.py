@@ -1,0 +1,188 @@
+"""Small studies and estimators that workers import by path: some honest, some that misbehave on purpose."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.linear_model import LogisticRegression
+
+from isocapsnet.benchmark import DataSource, Method, Study
+
+
+def make_study(
+    *,
+    n_graphs: int = 30,
+    n_nodes: int = 5,
+    effect: float = 1.0,
+    n_classes: int = 2,
+    n_sites: int = 0,
+    n_unlabelled: int = 0,
+    graphs_per_subject: int = 1,
+    folds: int = 0,
+    seed: int = 0,
+) -> Study:
+    """Symmetric noise with a class effect on one edge; the value at [0, 0] names the graph (100 + its index)."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(n_graphs, n_nodes, n_nodes))
+    X = noise + noise.transpose(0, 2, 1)
+    labels = np.arange(n_graphs) // graphs_per_subject % n_classes
+    X[:, 0, 1] += effect * labels
+    X[:, 1, 0] += effect * labels
+    X[:, 0, 0] = 100 + np.arange(n_graphs)
+    labelled = np.arange(n_graphs) < n_graphs - n_unlabelled
+    return Study(
+        X=X,
+        labels=labels,
+        digest=f"toy-{n_graphs}-{n_nodes}-{effect}-{n_classes}-{n_sites}-{graphs_per_subject}-{seed}",
+        labelled=labelled,
+        subjects=np.array([f"person {i // graphs_per_subject}" for i in range(n_graphs)]),
+        sites=np.array([f"site {i * n_sites // n_graphs}" for i in range(n_graphs)]) if n_sites else None,
+        covariates=pd.DataFrame({"age": np.arange(n_graphs, dtype=float)}),
+        folds=[np.arange(n_graphs)[i::folds] for i in range(folds)] if folds else None,
+    )
+
+
+def toy_source(**options: Any) -> DataSource:
+    return DataSource("benchmark_toys:make_study", make_study(**options).digest, options)
+
+
+def toy_method(name: str, cls: type, **options: Any) -> Method:
+    return Method(name, f"{cls.__module__}:{cls.__qualname__}", **options)
+
+
+def _edges(X: np.ndarray) -> np.ndarray:
+    """The upper triangle without the naming entry."""
+    rows, columns = np.triu_indices(X.shape[1], k=1)
+    return X[:, rows, columns]
+
+
+class Logistic(ClassifierMixin, BaseEstimator):
+    """An honest method with a history, templates and a random state."""
+
+    def __init__(self, C: float = 1.0, sleep: float = 0.0, random_state: Any = None) -> None:
+        self.C, self.sleep, self.random_state = C, sleep, random_state
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Logistic":
+        time.sleep(self.sleep)
+        self.model_ = LogisticRegression(C=self.C).fit(_edges(X), y)
+        self.classes_ = self.model_.classes_
+        self.noise_ = np.random.default_rng(self.random_state).normal(0, 1e-3)
+        self.history_ = [{"epoch": 1, "train_loss": np.float64(0.5), "batches": [{"loss": 1.0}]}]
+        self.templates_ = np.eye(3)[None]
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        raw = self.model_.predict_proba(_edges(X)) ** (1 + self.noise_)
+        return raw / raw.sum(axis=1, keepdims=True)
+
+
+class Prior(ClassifierMixin, BaseEstimator):
+    """Class frequencies for everybody."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Prior":
+        self.classes_, counts = np.unique(y, return_counts=True)
+        self.prior_ = counts / counts.sum()
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.tile(self.prior_, (len(X), 1))
+
+
+class Raises(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Raises":
+        raise RuntimeError("this method always fails")
+
+
+class Hangs(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Hangs":
+        time.sleep(600)
+        return self
+
+
+class NotANumber(Prior):
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.full((len(X), len(self.classes_)), np.nan)
+
+
+class Hungry(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Hungry":
+        hoard = []
+        for _ in range(100):
+            hoard.append(np.ones(5_000_000))
+            time.sleep(0.02)
+        return super().fit(X, y)
+
+
+class Suicidal(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Suicidal":
+        os.kill(os.getpid(), signal.SIGKILL)
+        return self
+
+
+class CountsThreads(Prior):
+    """Its probabilities tell how many threads it found."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "CountsThreads":
+        from threadpoolctl import threadpool_info
+
+        super().fit(X, y)
+        self.threads_ = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.tile([1 - 1 / self.threads_, 1 / self.threads_], (len(X), 1))
+
+
+class Spy(Prior):
+    """Appends all it is given to a file: which graphs (by their names) and which labels, in which call."""
+
+    def __init__(self, log: str = "", strength: int = 0) -> None:
+        self.log, self.strength = log, strength
+
+    def fit(self, X: np.ndarray, y: np.ndarray, X_unlabeled: np.ndarray | None = None) -> "Spy":
+        extra = None if X_unlabeled is None else X_unlabeled[:, 0, 0].tolist()
+        _note(self.log, who="estimator", call="fit", graphs=X[:, 0, 0].tolist(), labels=y.tolist(), unlabelled=extra)
+        return super().fit(X, y)
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        _note(self.log, who="estimator", call="predict", graphs=X[:, 0, 0].tolist())
+        return super().predict_proba(X)
+
+
+class SpyTransformer(TransformerMixin, BaseEstimator):
+    """The same as a preparation step that takes sites and covariates."""
+
+    def __init__(self, log: str = "") -> None:
+        self.log = log
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sites: Any = None, covariates: Any = None) -> "SpyTransformer":
+        _note(
+            self.log,
+            who="transformer",
+            call="fit",
+            graphs=X[:, 0, 0].tolist(),
+            labels=y.tolist(),
+            sites=sites.tolist(),
+            ages=covariates["age"].tolist(),
+        )
+        return self
+
+    def transform(self, X: np.ndarray, sites: Any = None) -> np.ndarray:
+        _note(self.log, who="transformer", call="transform", graphs=X[:, 0, 0].tolist(), sites=sites.tolist())
+        return X
+
+
+def _note(log: str, **entry: Any) -> None:
+    with Path(log).open("a") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def write_model(estimator: Any, path: Path) -> None:
+    """Stands in for ``isocapsnet.save_model``."""
+    path.write_text(type(estimator).__name__)
