@@ -1,0 +1,178 @@
+"""Vectors as values in Numba code.
+
+LLVM's loop vectoriser gives up on loops that read dozens of arrays and write one, since any of them might overlap.
+With vectors as values nothing is left to its judgement: what is written is what runs, in the widest registers of
+the machine. A vector holds 64 bytes; on narrower machines LLVM splits it. Arrays of vectors are plain contiguous
+1-D arrays, addressed in whole vectors.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending, njit, types
+from numba.core import cgutils
+from numba.extending import models, overload, register_model
+
+VECTOR_BYTES = 64
+
+# To a type checker an intrinsic has the arguments of its typing function, not those it is called with.
+intrinsic: Any = extending.intrinsic
+Typed = tuple[Any, Callable[..., Any]]  # what an intrinsic returns: its signature and its code generator
+
+
+class Vector(types.Type):
+    """The Numba type of a vector."""
+
+    def __init__(self, dtype: Any, lanes: int) -> None:
+        self.dtype, self.lanes = dtype, lanes
+        super().__init__(name=f"Vector({dtype}, {lanes})")
+
+    @classmethod
+    def of(cls, dtype: Any) -> "Vector":
+        """As many numbers as a vector holds."""
+        return cls(dtype, VECTOR_BYTES * 8 // dtype.bitwidth)
+
+    def of_indices(self) -> "Vector":
+        """int32 indices, one for each lane."""
+        return Vector(types.int32, self.lanes)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+        element = dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.lanes))
+
+
+def _splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+
+
+def _call(builder: ir.IRBuilder, name: str, args: list[ir.Value]) -> ir.Value:
+    """Call LLVM's function ``name`` on vectors of one type."""
+    kind = args[0].type
+    suffix = f"v{kind.count}{'f64' if isinstance(kind.element, ir.DoubleType) else 'f32'}"
+    signature = ir.FunctionType(kind, [kind] * len(args))
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}"), args)
+
+
+def _pointer(context: Any, builder: ir.IRBuilder, array: Any, args: Any, vector: ir.VectorType) -> ir.Value:
+    """Where vector ``args[1]`` of the array ``args[0]`` begins."""
+    data = context.make_array(array)(context, builder, args[0]).data
+    offset = builder.mul(args[1], ir.Constant(args[1].type, vector.count))
+    return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, i: types.Integer) -> Typed:
+    """Vector ``i`` of an array."""
+    vector = Vector.of(array.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, context.get_value_type(vector))
+        return builder.load(pointer, align=array.dtype.bitwidth // 8)
+
+    return vector(array, types.intp), generate
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, i: types.Integer, value: Vector) -> Typed:
+    """Overwrite vector ``i`` of an array."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, args[2].type)
+        builder.store(args[2], pointer, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
+@intrinsic
+def broadcast(typingctx: Any, scalar: types.Float) -> Typed:
+    """A number in every lane."""
+    vector = Vector.of(scalar)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _splat(builder, args[0], vector.lanes)
+
+    return vector(scalar), generate
+
+
+@intrinsic
+def fma(typingctx: Any, a: Vector, b: Vector, c: Vector) -> Typed:
+    """a·b + c, rounded once where the machine can."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _call(builder, "fmuladd", args)
+
+    return a(a, b, c), generate
+
+
+@intrinsic
+def sqrt(typingctx: Any, a: Vector) -> Typed:
+    """Square roots."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _call(builder, "sqrt", args)
+
+    return a(a), generate
+
+
+@intrinsic
+def maximum(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    """The larger of two numbers."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return a(a, b), generate
+
+
+@intrinsic
+def earlier(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    """The smaller of two indices."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.select(builder.icmp_signed("<", *args), *args)
+
+    return a(a, b), generate
+
+
+@intrinsic
+def index_where(typingctx: Any, a: Vector, floor: Vector, index: types.Integer, otherwise: Any) -> Typed:
+    """``index`` where ``a >= floor``; elsewhere ``otherwise``, an index or a vector of indices."""
+    indices = a.of_indices()
+    other = indices if isinstance(otherwise, Vector) else types.int32
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        index, otherwise = (x if isinstance(x.type, ir.VectorType) else _splat(builder, x, a.lanes) for x in args[2:])
+        return builder.select(builder.fcmp_ordered(">=", args[0], args[1]), index, otherwise)
+
+    return indices(a, floor, types.int32, other), generate
+
+
+@intrinsic
+def _add(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.fadd(*args)
+
+    return a(a, b), generate
+
+
+@overload(operator.add, strict=False)
+def _overload_add(a: Any, b: Any) -> Any:
+    return (lambda a, b: _add(a, b)) if isinstance(a, Vector) and a == b else None
+
+
+@njit(cache=True, nogil=True)
+def empty(n: int, like: Any) -> Any:
+    """Room for ``n`` vectors of the dtype of ``like``, so placed that no vector spans two cache lines."""
+    lanes = VECTOR_BYTES // like.itemsize
+    array = np.empty((n + 1) * lanes, dtype=like.dtype)
+    offset = (-array.ctypes.data % VECTOR_BYTES) // like.itemsize
+    return array[offset : offset + n * lanes]

@@ -1,0 +1,79 @@
+"""Threads change the time a kernel takes, never its result; kernels survive threads and forks."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from isocapsnet.functional import isomorphic_match
+from isocapsnet.functional.kernels import fused_kernel
+from isocapsnet.functional.kernels._threads import parallel_ranges
+
+pytestmark = pytest.mark.skipif(fused_kernel("cpu") is None, reason="numba is not installed")
+
+
+@pytest.fixture
+def set_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def match_and_gradients(graphs, templates):
+    graphs, templates = graphs.clone().requires_grad_(), templates.clone().requires_grad_()
+    match = isomorphic_match(graphs, templates)
+    match.distance.square().sum().backward()
+    return match.distance.detach(), match.permutation, graphs.grad, templates.grad
+
+
+def test_results_do_not_depend_on_the_number_of_threads(set_threads):
+    graphs, templates = torch.randn(7, 31, 31), torch.randn(2, 4, 4)
+    results = []
+    for n_threads in (1, 2, 3):
+        set_threads(n_threads)
+        results.append(match_and_gradients(graphs, templates))
+    for other in results[1:]:
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, results[0], strict=True))
+
+
+def test_two_python_threads_may_call_at_once(set_threads):
+    set_threads(2)
+    inputs = [(torch.randn(4, 20, 20), torch.randn(1, 5, 5)) for _ in range(16)]
+    expected = [match_and_gradients(*x) for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: match_and_gradients(*x), inputs))
+    for mine, theirs in zip(found, expected, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+@pytest.mark.parametrize(("n_threads", "n"), [(1, 5), (2, 1), (2, 5), (3, 100), (4, 0)])
+def test_ranges_cover_everything_once(set_threads, n_threads, n):
+    set_threads(n_threads)
+    seen = []
+    parallel_ranges(lambda start, stop: seen.extend(range(start, stop)), n)
+    assert sorted(seen) == list(range(n))
+
+
+def test_an_error_in_a_helper_thread_is_raised(set_threads):
+    set_threads(2)
+
+    def fail(start, stop):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        parallel_ranges(fail, 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_can_use_the_kernel(set_threads):
+    set_threads(2)
+    parallel_ranges(lambda start, stop: None, 10)  # the pool now has threads, which the child will not have
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a child that waits for threads it does not have must not wait for ever
+        seen = []
+        parallel_ranges(lambda start, stop: seen.extend(range(start, stop)), 10)
+        os._exit(0 if sorted(seen) == list(range(10)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
