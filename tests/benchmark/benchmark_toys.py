@@ -56,21 +56,15 @@ def toy_method(name: str, cls: type, **options: Any) -> Method:
     return Method(name, f"{cls.__module__}:{cls.__qualname__}", **options)
 
 
-def _edges(X: np.ndarray) -> np.ndarray:
-    """The upper triangle without the naming entry."""
-    rows, columns = np.triu_indices(X.shape[1], k=1)
-    return X[:, rows, columns]
-
-
 class Logistic(ClassifierMixin, BaseEstimator):
     """An honest method with a history, templates and a random state."""
 
-    def __init__(self, C: float = 1.0, sleep: float = 0.0, random_state: Any = None) -> None:
-        self.C, self.sleep, self.random_state = C, sleep, random_state
+    def __init__(self, C: float = 1.0, sleep: float = 0.0, blind: bool = False, random_state: Any = None) -> None:
+        self.C, self.sleep, self.blind, self.random_state = C, sleep, blind, random_state
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> "Logistic":
         time.sleep(self.sleep)
-        self.model_ = LogisticRegression(C=self.C).fit(_edges(X), y)
+        self.model_ = LogisticRegression(C=self.C).fit(self._edges(X), y)
         self.classes_ = self.model_.classes_
         self.noise_ = np.random.default_rng(self.random_state).normal(0, 1e-3)
         self.history_ = [{"epoch": 1, "train_loss": np.float64(0.5), "batches": [{"loss": 1.0}]}]
@@ -78,8 +72,13 @@ class Logistic(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        raw = self.model_.predict_proba(_edges(X)) ** (1 + self.noise_)
+        raw = self.model_.predict_proba(self._edges(X)) ** (1 + self.noise_)
         return raw / raw.sum(axis=1, keepdims=True)
+
+    def _edges(self, X: np.ndarray) -> np.ndarray:
+        """The upper triangle, which does not hold the graph's name."""
+        rows, columns = np.triu_indices(X.shape[1], k=1)
+        return X[:, rows, columns] * (not self.blind)
 
 
 class Prior(ClassifierMixin, BaseEstimator):

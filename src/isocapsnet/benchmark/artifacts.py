@@ -1,13 +1,13 @@
 """What stands beside a record for the report: history, templates, warnings, the model."""
 
 import json
-import os
 import pkgutil
 import shutil
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -23,8 +23,7 @@ def write_artifacts(
     different warning once, and ``model.safetensors`` what ``save_model(estimator, path)`` (an import path)
     writes. A file is missing when there is nothing to put in it.
     """
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = folder.parents[1] / "partial" / uuid4().hex
     partial.mkdir(parents=True)
     history = getattr(estimator, "history_", None)
     if history is not None:
@@ -37,6 +36,7 @@ def write_artifacts(
         (partial / "warnings.json").write_text(json.dumps(messages))
     if save_model is not None:
         pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
+    folder.parent.mkdir(exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     partial.replace(folder)
 

@@ -87,7 +87,7 @@ class Plan:
             parameters=method.parameters,
             protocol=asdict(protocol),
             space=method.space if tuned else {},
-            preparation=tuple({"name": step.name, "parameters": step.parameters} for step in self.preparation),
+            preparation=tuple(step.identity() for step in self.preparation),
             use_unlabeled=method.use_unlabeled,
             repeat=repeat,
             fold=fold,

@@ -5,13 +5,17 @@
     records/<two hex digits>/<key>   a record, or a hundred of one fold's permutation jobs
     errors/<two hex digits>/<key>    why a job failed; gone when it succeeds
     artifacts/<key>/                 what the report needs beside a record
+    partial/                         what is being written
 
 Merging the results of two machines is copying their files together.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +27,7 @@ from isocapsnet.benchmark.naming import canonical_json, digest_of
 
 #: Permutation jobs of one method and fold that share a file, so that a run has hundreds of files, not 10^5.
 BATCH_SIZE = 100
+_LEFTOVER_SECONDS = 3600
 
 
 class Store:
@@ -66,16 +71,24 @@ class Store:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Every record in the folder, in the order of their keys; damaged files are passed over."""
+        seen: set[str] = set()
         for path in sorted(self.folder.glob("records/??/*")):
-            content = _read(path)
-            if content is not None and "batch" in content:
-                yield from content["batch"]
-            elif content is not None:
-                yield content
+            content = _read(path) or {"batch": []}
+            for record in content.get("batch", [content]):
+                if record["key"] not in seen:  # a crash can leave a record both alone and in its batch
+                    seen.add(record["key"])
+                    yield record
 
     def errors(self) -> Iterator[dict[str, Any]]:
         """Every failure in the folder."""
         return filter(None, map(_read, sorted(self.folder.glob("errors/??/*"))))
+
+    def remove_leftovers(self) -> None:
+        """Remove what a killed run was writing when it ended; anything younger may belong to a run that lives."""
+        for path in self.folder.glob("partial/*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / key
@@ -85,10 +98,13 @@ class Store:
         if any(record is None for record in records):
             return
         self._write(self._path("records", key), {"key": key, "batch": records})
-        for single in batch:
-            self._path("records", single).unlink(missing_ok=True)
+        self._remove(batch)
         del self._single[key]
         self._read_batch.cache_clear()
+
+    def _remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._path("records", key).unlink(missing_ok=True)
 
     def _write(self, path: Path, content: Mapping[str, Any]) -> None:
         """Write beside the target, then replace: a reader sees the old file or the new one, never a part."""

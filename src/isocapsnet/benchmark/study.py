@@ -73,15 +73,6 @@ class Study:
             return None
         return self.subjects
 
-    def metadata(self, indices: NDArray[np.int64]) -> dict[str, Any]:
-        """``sites`` and ``covariates`` of these subjects, where the study has them."""
-        found: dict[str, Any] = {}
-        if self.sites is not None:
-            found["sites"] = self.sites[indices]
-        if self.covariates is not None:
-            found["covariates"] = self.covariates.iloc[indices]
-        return found
-
 
 @dataclass(frozen=True)
 class DataSource:

@@ -1,0 +1,159 @@
+"""Verdicts: what the table says, and what it refuses to say."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocapsnet.benchmark import tabulate
+from isocapsnet.benchmark.results import group_records
+
+
+def _record(method: str, repeat: int, fold: int, area: float, **job: Any) -> dict[str, Any]:
+    """A record of 20 + 20 test graphs whose ROC AUC is ``area`` (a multiple of 1/400)."""
+    wins = round(area * 400)
+    positives = np.full(20, float(wins // 20))
+    positives[: wins % 20] += 1
+    score = np.concatenate([np.arange(20) + 0.5, positives]) / 21
+    described = {
+        "dataset": "d",
+        "method": method,
+        "version": 1,
+        "parameters": {},
+        "protocol": {"name": "nested", "n_folds": 3},
+        "preparation": [],
+        "use_unlabeled": False,
+        "repeat": repeat,
+        "fold": fold,
+        "permutation": 0,
+        "audit": None,
+    }
+    return {
+        "key": f"{method} {repeat} {fold} {job}",
+        "job": described | job,
+        "classes": ["a", "b"],
+        "n_train": 80,
+        "test": list(range(40)),
+        "labels": [0] * 20 + [1] * 20,
+        "probabilities": np.c_[1 - score, score].tolist(),
+        "seconds": {"tune": 1.0, "fit": 2.0, "predict": 0.5},
+    }
+
+
+def _records(method: str, areas: list[float], **job: Any) -> list[dict[str, Any]]:
+    return [_record(method, i // 3, i % 3, area, **job) for i, area in enumerate(areas)]
+
+
+GOOD = [0.8, 0.82, 0.78, 0.81, 0.79, 0.8]
+FAIR = [0.7, 0.72, 0.68, 0.71, 0.69, 0.7]
+NOISE = [0.6, 0.4, 0.55, 0.45, 0.65, 0.5]
+CONSTANT = [0.5] * 6
+
+
+def test_the_toy_records_have_the_areas_they_claim() -> None:
+    row = tabulate(_records("linear", FAIR)).rows[0]
+    assert [scores["roc_auc"] for scores in row.scores.values()] == pytest.approx(FAIR)
+    assert row.seconds == 3.5
+    assert row.jobs == 6
+
+
+def test_verdicts_in_words() -> None:
+    table = tabulate(
+        [
+            *_records("isocapsnet", GOOD),
+            *_records("linear", FAIR),
+            *_records("gcn", NOISE),
+            *_records("constant", CONSTANT),
+        ]
+    )
+    verdicts = {row.method: row.verdict for row in table.rows}
+    assert verdicts == {
+        "isocapsnet": "above chance, better than linear",
+        "linear": "above chance",
+        "gcn": "not distinguishable from chance",
+        "constant": "not distinguishable from chance, worse than linear",
+    }
+    assert not any(row.is_best for row in table.rows)  # gcn is too noisy to be beaten after correction
+    calm = tabulate([*_records("isocapsnet", GOOD), *_records("linear", FAIR), *_records("constant", CONSTANT)])
+    assert [row.method for row in calm.rows if row.is_best] == ["isocapsnet"]
+
+
+def test_no_winner_is_marked_inside_the_noise() -> None:
+    wobbly = [0.74, 0.66, 0.75, 0.67, 0.72, 0.69]
+    table = tabulate([*_records("isocapsnet", wobbly), *_records("linear", FAIR)])
+    assert table.rows[0].metrics["roc_auc"].mean > table.rows[1].metrics["roc_auc"].mean
+    assert table.rows[0].verdict == "above chance, not distinguishable from linear"
+    assert not any(row.is_best for row in table.rows)
+    assert not tabulate(_records("linear", GOOD)).rows[0].is_best
+
+
+def test_chance_is_judged_after_holm_over_the_methods_that_could_differ_from_it() -> None:
+    weak = [0.54, 0.61, 0.58, 0.56, 0.63, 0.52]
+    alone = tabulate(_records("gcn", weak)).rows[0]
+    assert alone.verdict == "above chance"
+    beside_constant = tabulate([*_records("gcn", weak), *_records("constant", CONSTANT)]).rows[0]
+    assert beside_constant.p_chance == alone.p_chance
+    many = [record for name in "abcdefgh" for record in _records(name, NOISE)]
+    assert tabulate([*_records("gcn", weak), *many]).rows[0].verdict == "not distinguishable from chance"
+
+
+def test_permutations_replace_the_t_test_and_incomplete_draws_do_not_count() -> None:
+    null = [r for p in range(1, 40) for r in _records("gcn", CONSTANT, permutation=p)]
+    row = tabulate([*_records("gcn", GOOD), *null]).rows[0]
+    assert row.p_chance == 1 / 40
+    assert row.jobs == 6 + 39 * 6
+    incomplete = [r for p in range(1, 40) for r in _records("gcn", CONSTANT, permutation=p)[:5]]
+    assert tabulate([*_records("gcn", GOOD), *incomplete]).rows[0].p_chance < 1 / 1000
+
+
+def test_failures_are_the_verdict() -> None:
+    error = {"key": "k", "job": _record("gcn", 0, 0, 0.5)["job"], "reason": "Timeout: over 5 s"}
+    rows = tabulate([*_records("gcn", GOOD[:5]), *_records("linear", FAIR)], [error]).rows
+    assert rows[0].verdict == "1 of 6 jobs failed: Timeout: over 5 s"
+    assert rows[0].metrics["roc_auc"].mean == pytest.approx(np.mean(GOOD[:5]))
+    nothing = tabulate([], [error]).rows[0]
+    assert nothing.verdict == "1 of 1 jobs failed: Timeout: over 5 s"
+    assert np.isnan(nothing.metrics["roc_auc"].mean)
+
+
+def test_comparisons_use_the_folds_both_methods_have() -> None:
+    [comparison] = tabulate([*_records("isocapsnet", GOOD), *_records("linear", FAIR[:3])]).comparisons
+    assert comparison.difference.mean == pytest.approx(0.1)
+    assert (comparison.first, comparison.second) == ("isocapsnet", "linear")
+
+
+def test_a_single_fold_gets_a_wilson_interval_and_no_verdict() -> None:
+    row = tabulate(_records("gcn", [0.8])).rows[0]
+    assert row.metrics["accuracy"].low < row.metrics["accuracy"].mean < row.metrics["accuracy"].high
+    assert np.isnan(row.metrics["roc_auc"].low)
+    assert row.verdict == "a single test fold shows no more than its own interval"
+
+
+def test_the_audit_tells_methods_that_depend_on_node_order() -> None:
+    table = tabulate(
+        [
+            *_records("cnn", GOOD),
+            *_records("cnn", FAIR, audit=0),
+            *_records("cnn", FAIR, audit=1),
+            *_records("linear", FAIR),
+            *_records("linear", FAIR, audit=0),
+        ]
+    )
+    audits = {row.method: row.audit for row in table.rows}
+    assert audits["cnn"] is not None and audits["linear"] is not None
+    assert audits["cnn"].verdict == "depends on the node order"
+    assert audits["cnn"].difference.mean == pytest.approx(-0.1)
+    assert audits["linear"].verdict == "no dependence on the node order found"
+    assert audits["linear"].p_value == 1
+
+
+def test_records_of_other_data_splits_or_preparation_do_not_share_a_table() -> None:
+    records = [
+        *_records("linear", FAIR),
+        *_records("linear", FAIR, dataset="other"),
+        *_records("linear", FAIR, protocol={"name": "paper", "n_folds": 3}),
+        *_records("linear", FAIR, preparation=[{"name": "tangent", "parameters": {}}]),
+        *_records("gcn", FAIR, protocol={"name": "nested", "n_folds": 3, "inner_folds": 0}),
+    ]
+    groups = list(group_records(records).values())
+    assert [len(group) for group in groups] == [12, 6, 6, 6]
