@@ -121,7 +121,8 @@ def _align_nodes(study: Study, findings: Findings) -> tuple[list[NDArray[Any]], 
     named: list[Sequence[str]] = [names for names in study.node_names or () if names is not None]
     if len(named) < len(study.matrices):
         return list(study.matrices), None
-    reference = list(max(named, key=len))
+    longest = max(named, key=len)
+    reference = list(longest)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
     for matrix, names, source in zip(study.matrices, named, study.sources, strict=True):

@@ -1,0 +1,255 @@
+"""From time series to graphs, and from graphs to better graphs, inside a fold.
+
+Everything here is a scikit-learn transformer that learns from the training subjects only. Input and output are graphs
+``(n_graphs, n_nodes, n_nodes)``; :class:`TimeSeriesConnectivity` takes time series. Two of them need to know more
+about the subjects than their graphs: pass ``sites`` and ``covariates`` through scikit-learn's metadata routing,
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(ConfoundRegressor(), LinearClassifier())
+        pipeline.fit(graphs, labels, covariates=covariates)
+        pipeline.predict(test_graphs, covariates=test_covariates)
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.datasets.harmonization import ConfoundRegressor, SiteHarmonizer
+from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
+
+CONNECTIVITY = ("correlation", "partial correlation", "covariance", "precision", "tangent")
+
+
+class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
+    """ROI time series to graphs, by nilearn's ConnectivityMeasure (Ledoit-Wolf covariance).
+
+    Parameters
+    ----------
+    kind : {"correlation", "partial correlation", "covariance", "precision", "tangent"}
+        "tangent" is relative to a reference that is fitted on the training subjects.
+    """
+
+    def __init__(self, kind: str = "correlation") -> None:
+        self.kind = kind
+
+    def fit(self, X: Sequence[ArrayLike], y: Any = None) -> Self:
+        """Fit to time series, each ``(n_timepoints, n_nodes)``."""
+        check_option("kind", self.kind, CONNECTIVITY)
+        self.measure_ = _connectivity_measure(kind=self.kind).fit(_check_series(X))
+        self.n_nodes_in_ = int(self.measure_.n_features_in_)
+        return self
+
+    def transform(self, X: Sequence[ArrayLike]) -> NDArray[np.float64]:
+        """Graphs ``(n_graphs, n_nodes, n_nodes)`` with a diagonal of zeros."""
+        check_is_fitted(self, "measure_")
+        return _without_diagonal(_apply_measure(self.measure_, _check_series(X, self.n_nodes_in_)))
+
+
+class TangentSpace(GraphTransformer):
+    """Correlation or covariance matrices to the tangent space at their geometric mean (Varoquaux et al., 2010).
+
+    Parameters
+    ----------
+    shrinkage : float
+        Each matrix becomes (1 - shrinkage) * matrix + shrinkage * its mean variance * identity first: with fewer time
+        points than regions a correlation matrix is singular, and the tangent space needs positive definite ones.
+        Nodes without signal (rows of zeros) count as uncorrelated nodes of mean variance.
+    """
+
+    def __init__(self, shrinkage: float = 0.3) -> None:
+        self.shrinkage = shrinkage
+
+    def _fit(self, X: NDArray[Any]) -> None:
+        check_number("shrinkage", self.shrinkage, low=0, high=1)
+        self.measure_ = _connectivity_measure(kind="tangent", cov_estimator=_GivenCovariance()).fit(self._shrink(X))
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        return _without_diagonal(_apply_measure(self.measure_, self._shrink(X)))
+
+    def _shrink(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
+        matrices = (X + X.swapaxes(1, 2)).astype(np.float64) / 2
+        variance = np.diagonal(matrices, axis1=1, axis2=2)
+        mean_variance = variance.mean(axis=1, where=variance > 0, keepdims=True, dtype=np.float64)
+        if not (mean_variance > 0).all():
+            raise InputError(
+                "TangentSpace needs correlation or covariance matrices, with variances on the diagonal; a graph's "
+                "diagonal is zero."
+            )
+        nodes = np.arange(X.shape[1])
+        matrices[:, nodes, nodes] = np.where(variance > 0, variance, mean_variance)
+        shrunk = (1 - self.shrinkage) * matrices
+        shrunk[:, nodes, nodes] += self.shrinkage * mean_variance
+        smallest = np.linalg.eigvalsh(shrunk)[:, 0]
+        if smallest.min() <= 1e-10 * mean_variance.max():
+            raise InputError(
+                f"Graph {smallest.argmin()} is not positive definite after a shrinkage of {self.shrinkage}; "
+                "use a larger shrinkage, and correlation or covariance matrices only."
+            )
+        return list(shrunk)
+
+
+class FisherZ(GraphTransformer):
+    """Correlations to Fisher's z, arctanh(r), with a diagonal of zeros; |r| is clipped at ``limit``."""
+
+    def __init__(self, limit: float = 0.999999) -> None:
+        self.limit = limit
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        if np.abs(X).max() > 1 + 1e-6:
+            raise InputError(f"FisherZ needs correlations, but a value of {np.abs(X).max():.6g} was found.")
+        return _without_diagonal(np.arctanh(np.clip(X, -self.limit, self.limit)))
+
+
+class DensityThreshold(GraphTransformer):
+    """Keep the edges that are strongest on average over the training subjects, the same for all subjects.
+
+    Parameters
+    ----------
+    density : float
+        Share of the off-diagonal edges to keep, by mean absolute weight.
+    """
+
+    def __init__(self, density: float = 0.2) -> None:
+        self.density = density
+
+    def _fit(self, X: NDArray[Any]) -> None:
+        check_number("density", self.density, low=0, high=1, open_low=True)
+        strength = np.abs(X).mean(axis=0)
+        self.mask_ = strength >= np.quantile(strength[off_diagonal(X)], 1 - self.density)
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        return np.where(self.mask_ | ~off_diagonal(X), X, 0)
+
+
+class ValueThreshold(GraphTransformer):
+    """Set weak edges of each subject to zero.
+
+    Parameters
+    ----------
+    quantile : float
+        The threshold is this quantile of the absolute off-diagonal weights of the training subjects.
+    """
+
+    def __init__(self, quantile: float = 0.8) -> None:
+        self.quantile = quantile
+
+    def _fit(self, X: NDArray[Any]) -> None:
+        check_number("quantile", self.quantile, low=0, high=1)
+        self.threshold_ = float(np.quantile(np.abs(X[:, off_diagonal(X)]), self.quantile))
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        return np.where((np.abs(X) >= self.threshold_) | ~off_diagonal(X), X, 0)
+
+
+class LogTransform(GraphTransformer):
+    """Streamline counts on a logarithmic scale: sign(x) log(1 + |x|)."""
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        return np.sign(X) * np.log1p(np.abs(X))
+
+
+class EdgeScaler(GraphTransformer):
+    """Divide by the standard deviation of the training subjects' off-diagonal edges.
+
+    Parameters
+    ----------
+    per_edge : bool
+        Centre and scale each edge by its own mean and deviation instead of scaling all by one number. An edge that
+        does not vary in the training subjects is only centred.
+    """
+
+    def __init__(self, per_edge: bool = False) -> None:
+        self.per_edge = per_edge
+
+    def _fit(self, X: NDArray[Any]) -> None:
+        edges = X if self.per_edge else X[:, off_diagonal(X)]
+        deviation = np.asarray(edges.std(axis=0 if self.per_edge else None, dtype=np.float64))
+        self.center_ = X.mean(axis=0, dtype=np.float64) if self.per_edge else 0.0
+        self.scale_ = np.where(deviation > 0, deviation, 1.0)
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        return (X - self.center_) / self.scale_
+
+
+class SignedEdges(GraphTransformer):
+    """What to do with negative edges.
+
+    Parameters
+    ----------
+    policy : {"absolute", "positive", "negative"}
+        Take absolute values, keep positive edges only, or keep the size of negative edges only.
+    """
+
+    def __init__(self, policy: Literal["absolute", "positive", "negative"] = "absolute") -> None:
+        self.policy = policy
+
+    def _fit(self, X: NDArray[Any]) -> None:
+        check_option("policy", self.policy, ("absolute", "positive", "negative"))
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        if self.policy == "absolute":
+            return np.abs(X)
+        return np.maximum(X if self.policy == "positive" else -X, 0)
+
+
+class _GivenCovariance(BaseEstimator):
+    """Lets nilearn work on covariance matrices where it expects time series."""
+
+    def fit(self, X: NDArray[Any], y: Any = None) -> Self:
+        self.covariance_ = X
+        return self
+
+
+def _connectivity_measure(**arguments: Any) -> Any:
+    try:
+        from nilearn.connectome import ConnectivityMeasure
+    except ImportError as error:
+        raise InputError(
+            "Connectivity from time series and tangent space need nilearn; install isocapsnet[data]."
+        ) from error
+    return ConnectivityMeasure(**arguments)
+
+
+def _apply_measure(measure: Any, items: list[NDArray[Any]]) -> NDArray[np.float64]:
+    # nilearn refuses to place a single subject in the tangent space, although the fitted reference is all it needs.
+    graphs = measure.transform(items if len(items) > 1 else items * 2)
+    return np.asarray(graphs[: len(items)])
+
+
+def _check_series(X: Sequence[ArrayLike], n_nodes: int | None = None) -> list[NDArray[np.float64]]:
+    series = [np.asarray(one, dtype=np.float64) for one in X]
+    if not series:
+        raise InputError("There are no time series.")
+    n_nodes = n_nodes or series[0].shape[-1]
+    for number, one in enumerate(series):
+        if one.ndim != 2 or one.shape[1] != n_nodes or len(one) < 2 or not np.isfinite(one).all():
+            raise InputError(
+                f"Time series {number} has shape {one.shape}; each must hold finite numbers of shape "
+                f"(n_timepoints, {n_nodes})."
+            )
+    return series
+
+
+def _without_diagonal(graphs: NDArray[Any]) -> NDArray[Any]:
+    nodes = np.arange(graphs.shape[1])
+    graphs[:, nodes, nodes] = 0
+    return graphs
+
+
+#: Names for the command line; all take graphs and can follow one another.
+TRANSFORMS: dict[str, type[GraphTransformer]] = {
+    "tangent": TangentSpace,
+    "fisher-z": FisherZ,
+    "density": DensityThreshold,
+    "threshold": ValueThreshold,
+    "log": LogTransform,
+    "scale": EdgeScaler,
+    "signs": SignedEdges,
+    "confounds": ConfoundRegressor,
+    "harmonize": SiteHarmonizer,
+}
