@@ -10,6 +10,7 @@ from isocapsnet.models import MODELS
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {
     "isocapsnet": {"max_epochs": 2, "n_templates": 2},
+    "freq": {"density": 0.2, "n_patterns": 100},
 }
 
 # Where a method is right to fail a check, the test insists that it does.

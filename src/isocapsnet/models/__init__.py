@@ -1,6 +1,7 @@
 """One method, one paper, one file, one scikit-learn estimator."""
 
 from isocapsnet.models._base import GraphClassifier
+from isocapsnet.models.freq import FreqClassifier
 from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
 from isocapsnet.models.wl import WLClassifier
 from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
@@ -9,6 +10,7 @@ from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 MODELS: dict[str, type[GraphClassifier]] = {
     "isocapsnet": IsoCapsNetClassifier,
     "wl": WLClassifier,
+    "freq": FreqClassifier,
     "constant": ConstantClassifier,
     "linear": LinearClassifier,
 }

@@ -1,5 +1,6 @@
 """L2 logistic regression, its strength chosen on the training data: the head of ``linear`` and ``freq``."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,16 +12,18 @@ from sklearn.model_selection import StratifiedKFold
 
 # Strengths tried, for features scaled so that a graph's squared norm is about 1: from no more than the class
 # frequencies to separating the training graphs.
-C_GRID: tuple[float, ...] = tuple(float(f"{c:.3g}") for c in np.logspace(-4, 5, 19))
+C_GRID: tuple[float, ...] = tuple(10.0**power for power in range(-4, 6))
 _N_FOLDS = 5
 
 
 class Logistic(NamedTuple):
-    """A fitted regression: ``coef (n_classes, n_features)``, ``intercept (n_classes,)`` and its ``C``."""
+    """A fitted regression: ``coef (n_classes, n_features)``, ``intercept (n_classes,)``, its strength ``C`` and the
+    log-loss of that strength over the inner folds."""
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     C: float
+    loss: float = np.nan
 
     def predict_proba(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)`` of features ``(n_graphs, n_features)``."""
@@ -50,22 +53,22 @@ def fit_logistic(
 ) -> Logistic:
     """Fit to centred ``features (n_graphs, n_features)``, with one weight per class.
 
-    Without ``C``, the value of ``C_GRID`` with the least class-weighted log-loss over inner folds is taken.
-    The solution lies in the span of the training graphs, so wide features are rotated into that span first:
-    the result is the same, and the whole search costs what ``n_graphs`` features would.
+    Without ``C``, the value of ``C_GRID`` with the least class-weighted log-loss over inner folds is taken. The
+    solution lies in the span of the training graphs, so wide features are rotated into that span first: the result is
+    the same, and the whole search costs what ``n_graphs`` features would.
     """
     scale = np.sqrt(max(np.mean(np.sum(features**2, axis=1)), np.finfo(float).tiny))
     rotated, rotation = _rotate_into_span(features / scale)
-    class_weight = dict(enumerate(weights.tolist()))
-    if C is None:
-        C = _choose_strength(rotated, codes, class_weight, inner_folds(codes, seed))
-    model = _regression(class_weight).set_params(C=C).fit(rotated, codes)
-    coef, intercept = _one_row_per_class(model)
+    grid = C_GRID if C is None else (C,)
+    losses = _inner_losses(rotated, codes, weights, grid, inner_folds(codes, seed))
+    best = int(losses.argmin()) if losses.any() else len(grid) // 2
+    coef, intercept = _one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(rotated, codes))
     coef = (coef if rotation is None else coef @ rotation) / scale
-    return Logistic(np.ascontiguousarray(coef), intercept, C)
+    return Logistic(np.ascontiguousarray(coef), intercept, grid[best], float(losses[best]))
 
 
-def _regression(class_weight: dict[int, float]) -> LogisticRegression:
+def _regression(weights: NDArray[np.float64]) -> LogisticRegression:
+    class_weight = dict(enumerate(weights.tolist()))
     return LogisticRegression(class_weight=class_weight, tol=1e-5, max_iter=5000, warm_start=True)
 
 
@@ -74,35 +77,33 @@ def _rotate_into_span(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Coordinates ``(n_graphs, rank)`` in an orthonormal basis ``(rank, n_features)`` of the rows' span."""
     n_graphs, n_features = features.shape
+    if not features.any():
+        return np.zeros((n_graphs, 1)), np.zeros((1, n_features))
     if n_features <= n_graphs:
         return features, None
     eigenvalues, vectors = eigh(features @ features.T)
     kept = eigenvalues > eigenvalues[-1] * n_graphs * np.finfo(float).eps * 10
-    if not kept.any():
-        return np.zeros((n_graphs, 1)), np.zeros((1, n_features))
     singular = np.sqrt(eigenvalues[kept])
     return vectors[:, kept] * singular, (vectors[:, kept] / singular).T @ features
 
 
-def _choose_strength(
+def _inner_losses(
     features: NDArray[np.float64],
     codes: NDArray[np.int64],
-    class_weight: dict[int, float],
+    weights: NDArray[np.float64],
+    grid: Sequence[float],
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
-) -> float:
-    """The strength of ``C_GRID`` with the least log-loss over ``folds``; 1 when there are none."""
-    if not folds:
-        return 1.0
-    loss = np.zeros(len(C_GRID))
-    for train, validation in folds:
-        model = _regression(class_weight)
-        for i, C in enumerate(C_GRID):
-            model.set_params(C=C).fit(features[train], codes[train])
-            coef, intercept = _one_row_per_class(model)
-            log_proba = log_softmax(features[validation] @ coef.T + intercept, axis=1)
-            member = np.array([class_weight[code] for code in codes[validation].tolist()])
-            loss[i] -= np.sum(member * log_proba[np.arange(len(validation)), codes[validation]])
-    return C_GRID[int(loss.argmin())]
+) -> NDArray[np.float64]:
+    """Class-weighted log-loss of each strength of ``grid``, summed over the graphs held out; 0 without folds."""
+    losses = np.zeros(len(grid))
+    for train, held_out in folds:
+        model = _regression(weights)
+        for i, C in enumerate(grid):
+            coef, intercept = _one_row_per_class(model.set_params(C=C).fit(features[train], codes[train]))
+            log_proba = log_softmax(features[held_out] @ coef.T + intercept, axis=1)
+            truth = codes[held_out]
+            losses[i] -= weights[truth] @ log_proba[np.arange(len(truth)), truth]
+    return losses
 
 
 def _one_row_per_class(model: LogisticRegression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -87,7 +87,7 @@ class LinearClassifier(GraphClassifier):
         edges = scaler.fit_transform(edge_vectors(X, directed=self.directed_))
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
         head = fit_logistic(edges, codes, weights, seed=as_seed(self.random_state), C=self.C)
-        self.coef_, self.intercept_, self.C_ = head
+        self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         edges = (edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_

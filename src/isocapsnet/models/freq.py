@@ -1,0 +1,227 @@
+"""Frequent sub-graphs as binary features of a linear classifier.
+
+X. Yan and J. Han, "gSpan: graph-based substructure pattern mining", ICDM 2002, is the method's reference. Nodes of a
+brain graph are identified regions, so here a sub-graph is a connected set of edges, two of them are the same only when
+their edges are, and support is counted exactly on bitsets: no isomorphism is left to test.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights
+from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
+from isocapsnet.models._logistic import Logistic, fit_logistic
+
+DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
+
+# Patterns extended between two truncations to the best: bounds the memory, changes nothing else.
+_BATCH = 64
+
+
+class FreqClassifier(GraphClassifier):
+    """The most frequent connected sub-graphs, present or absent, decide through a logistic regression.
+
+    Each graph keeps its strongest edges, unweighted; the diagonal is not used. Sub-graphs are mined over the training
+    graphs without their labels, in directed graphs too as sets of edges that hang together whatever their direction.
+
+    Parameters
+    ----------
+    n_patterns : int
+        Sub-graphs used: those with the largest support; at equal support the smaller first, then in order of nodes.
+    max_edges : int
+        Edges of a sub-graph, at most.
+    min_support, max_support : float
+        Shares of the training graphs. A sub-graph in fewer than ``min_support`` is not used. An edge in more than
+        ``max_support`` is in no sub-graph: the most frequent sub-graphs of all are in everybody's brain, and a feature
+        that is the same for all tells nobody apart.
+    density : float or None
+        Share of the possible edges that each graph keeps. ``None`` takes, from ``DENSITIES``, the value with the least
+        log-loss in stratified cross-validation within the training data.
+    negative_edges : "drop" or "absolute"
+        Whether negative edges are never kept, or ranked by absolute weight.
+    C : float or None
+        Inverse penalty of the logistic regression; ``None`` chooses it together with ``density``.
+    class_weight : None, "balanced" or dict
+    random_state : int, generator or None
+        Shuffles the inner folds.
+
+    Attributes
+    ----------
+    patterns_ : int array (n_patterns, max_edges, 2)
+        The nodes of each sub-graph's edges; a smaller sub-graph repeats its first edge.
+    support_ : array (n_patterns,)
+        Share of the training graphs that hold each sub-graph.
+    coef_, intercept_ : array (n_classes, n_patterns), (n_classes,)
+    density_, C_ : float
+        The values used.
+    """
+
+    patterns_: NDArray[np.int64]
+    support_: NDArray[np.float64]
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    density_: float
+    C_: float
+
+    def __init__(
+        self,
+        *,
+        n_patterns: int = 1000,
+        max_edges: int = 3,
+        min_support: float = 0.1,
+        max_support: float = 0.9,
+        density: float | None = None,
+        negative_edges: str = "drop",
+        C: float | None = None,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_patterns = n_patterns
+        self.max_edges = max_edges
+        self.min_support = min_support
+        self.max_support = max_support
+        self.density = density
+        self.negative_edges = negative_edges
+        self.C = C
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try; density and ``C`` are chosen within ``fit``."""
+        return {"n_patterns": [300, 1000, 3000], "max_edges": [1, 2, 4], "negative_edges": list(NEGATIVE_EDGES)}
+
+    def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
+        """Which sub-graphs each graph holds ``(n_graphs, n_patterns)``: 1 or 0."""
+        return _contains(strongest_edges(self._check_fitted(X), self.density_, self.negative_edges), self.patterns_)
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        check_number("n_patterns", self.n_patterns, low=1, integer=True)
+        check_number("max_edges", self.max_edges, low=1, integer=True)
+        check_number("min_support", self.min_support, low=0, high=1)
+        check_number("max_support", self.max_support, low=0, high=1)
+        if self.min_support > self.max_support:
+            raise InputError(f"min_support={self.min_support} is above max_support={self.max_support}.")
+        check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
+        if self.density is not None:
+            check_number("density", self.density, low=0, high=1, open_low=True)
+        if self.C is not None:
+            check_number("C", self.C, low=0, open_low=True)
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
+        weights = class_weights(self.class_weight, self.classes_, codes)
+        directed, seed = not are_symmetric(X), as_seed(self.random_state)
+        least_loss = np.inf
+        for density in DENSITIES if self.density is None else (self.density,):
+            graphs = strongest_edges(X, density, self.negative_edges)
+            patterns, support = frequent_subgraphs(
+                graphs,
+                directed=directed,
+                n_patterns=self.n_patterns,
+                max_edges=self.max_edges,
+                min_support=self.min_support,
+                max_support=self.max_support,
+            )
+            features = _contains(graphs, patterns).astype(np.float64)
+            head = fit_logistic(features - support, codes, weights, seed=seed, C=self.C)
+            if head.loss < least_loss:
+                least_loss = head.loss
+                self.patterns_, self.support_, self.density_ = patterns, support, density
+                self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
+        if len(self.patterns_) == 0:
+            warnings.warn(
+                f"No edge is in {self.min_support:.0%} to {self.max_support:.0%} of the training graphs, so there is "
+                "no sub-graph to go by; widen min_support and max_support or change density.",
+                stacklevel=3,
+            )
+
+    def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        present = _contains(strongest_edges(X, self.density_, self.negative_edges), self.patterns_)
+        return Logistic(self.coef_, self.intercept_, self.C_).predict_proba(present - self.support_)
+
+    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        arrays: dict[str, NDArray[Any]] = {
+            "patterns": self.patterns_,
+            "support": self.support_,
+            "coef": self.coef_,
+            "intercept": self.intercept_,
+        }
+        return {"density": self.density_, "C": self.C_}, arrays
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.patterns_, self.support_ = arrays["patterns"], arrays["support"]
+        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
+        self.density_, self.C_ = values["density"], values["C"]
+
+
+def frequent_subgraphs(
+    graphs: NDArray[np.bool_],
+    *,
+    directed: bool,
+    n_patterns: int,
+    max_edges: int,
+    min_support: float,
+    max_support: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Mine the connected edge sets with the largest support in ``graphs (n_graphs, n_nodes, n_nodes)``.
+
+    Returns the edges' nodes ``(n_found, max_edges, 2)`` and the supports ``(n_found,)``, best first: by support, then
+    fewer edges, then order of nodes. Exact: a connected set of edges has a connected subset with one edge less, whose
+    support is no smaller, so it stands before it. Growing only what is among the best so far misses nothing.
+    """
+    n_graphs, n_nodes, _ = graphs.shape
+    ends = np.argwhere(~np.eye(n_nodes, dtype=bool) if directed else np.triu(np.ones((n_nodes, n_nodes), bool), 1))
+    counts = graphs[:, ends[:, 0], ends[:, 1]].sum(axis=0)
+    least = max(1, int(np.ceil(min_support * n_graphs - 1e-9)))
+    ends = ends[(counts >= least) & (counts <= max_support * n_graphs + 1e-9)]
+    bitsets = _pack(graphs[:, ends[:, 0], ends[:, 1]].T)
+    # A row is a pattern: minus its count, its size, its edges (the first repeated). Sorted rows are the ranking.
+    edges = np.arange(len(ends))[:, None]
+    table = np.hstack([-_count(bitsets)[:, None], np.ones_like(edges), np.repeat(edges, max_edges, axis=1)])
+    table = np.unique(table, axis=0)[:n_patterns]
+    for size in range(1, max_edges):
+        grown_from = table[table[:, 1] == size]
+        for start in range(0, len(grown_from), _BATCH):
+            bound = -table[-1, 0] if len(table) == n_patterns else least
+            grown = [_grow(row, bitsets, ends, bound) for row in grown_from[start : start + _BATCH]]
+            table = np.unique(np.vstack([table, *grown]), axis=0)[:n_patterns]
+    return ends[table[:, 2:]], -table[:, 0] / n_graphs
+
+
+def _grow(
+    row: NDArray[np.int64], bitsets: NDArray[np.uint64], ends: NDArray[np.int64], least: int
+) -> NDArray[np.int64]:
+    """The rows of a pattern with one more edge that touches it, as far as ``least`` graphs hold them."""
+    size, pattern = int(row[1]), row[2 : 2 + int(row[1])]
+    touching = np.flatnonzero(np.isin(ends, ends[pattern]).any(axis=1))
+    added = np.setdiff1d(touching, pattern)
+    counts = _count(bitsets[added] & np.bitwise_and.reduce(bitsets[pattern]))
+    added, counts = added[counts >= least], counts[counts >= least]
+    edges = np.sort(np.hstack([np.tile(pattern, (len(added), 1)), added[:, None]]), axis=1)
+    padding = np.repeat(edges[:, :1], len(row) - 3 - size, axis=1)
+    return np.hstack([-counts[:, None], np.full((len(added), 1), size + 1), edges, padding])
+
+
+def _pack(present: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Bits ``(n_edges, n_graphs)`` as whole words ``(n_edges, n_words)``."""
+    n_words = -(-present.shape[1] // 64)
+    padded = np.zeros((len(present), n_words * 64), dtype=bool)
+    padded[:, : present.shape[1]] = present
+    return np.packbits(padded, axis=1).view(np.uint64)
+
+
+def _count(bitsets: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Bits set in each row ``(n_rows,)``."""
+    return np.bitwise_count(bitsets).sum(axis=1, dtype=np.int64)
+
+
+def _contains(graphs: NDArray[np.bool_], patterns: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Which patterns ``(n_patterns, max_edges, 2)`` each graph holds whole ``(n_graphs, n_patterns)``."""
+    found = np.ones((len(graphs), len(patterns)), dtype=bool)
+    for edge in range(patterns.shape[1]):
+        found &= graphs[:, patterns[:, edge, 0], patterns[:, edge, 1]]
+    return found.astype(np.uint8)
