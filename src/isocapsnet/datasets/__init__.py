@@ -1,0 +1,42 @@
+"""Connectomes in, checked at the door. Public names are resolved on first use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_PUBLIC = {
+    "Atlas": "atlas",
+    "BrainGraphs": "graphs",
+    "CATALOG": "catalog",
+    "TRANSFORMS": "connectivity",
+    "examine_graphs": "readers",
+    "fetch_graphs": "catalog",
+    "load_atlas": "atlas",
+    "load_graphs": "readers",
+    "make_planted_graphs": "synthetic",
+}
+
+__all__ = [
+    "CATALOG",
+    "TRANSFORMS",
+    "Atlas",
+    "BrainGraphs",
+    "examine_graphs",
+    "fetch_graphs",
+    "load_atlas",
+    "load_graphs",
+    "make_planted_graphs",
+]
+
+if TYPE_CHECKING:
+    from isocapsnet.datasets.atlas import Atlas, load_atlas
+    from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
+    from isocapsnet.datasets.connectivity import TRANSFORMS
+    from isocapsnet.datasets.graphs import BrainGraphs
+    from isocapsnet.datasets.readers import examine_graphs, load_graphs
+    from isocapsnet.datasets.synthetic import make_planted_graphs
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -42,7 +42,9 @@ def load_graphs(
         a TUDataset folder; the paper authors' folder of pickled folds; an ``.npz`` or ``.mat`` with all graphs; or
         a list of PyTorch Geometric ``Data``.
     target : str, optional
-        Column of the participants table, or array of an ``.npz`` or ``.mat``, that holds the labels.
+        Column of the participants table, or array of an ``.npz`` or ``.mat``, that holds the labels. In a folder also
+        "@subject" (the letters that a subject's id starts with: control in sub-control50030) and "@folder" (the folder
+        that a subject's file lies in).
     site, covariates : optional
         Columns or arrays of acquisition sites and of covariates. An ``.npz`` or ``.mat`` brings all its arrays of
         one value per graph as covariates unless some are named.

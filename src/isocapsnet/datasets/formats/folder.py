@@ -1,5 +1,6 @@
 """A folder with one matrix per subject: plain files, BIDS derivatives, GraphML, ROI time series."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ _EXTENSIONS = frozenset({".csv", ".tsv", ".txt", ".1d", ".npy", ".mat", ".graphm
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
 # BIDS suffixes of connectivity matrices and time series; where a folder has them, its other tables are side files.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
+#: Targets that are no column: the letters that a subject's id starts with, and the folder that its file lies in.
+_NAME_TARGETS = ("@subject", "@folder")
 _SERIES = re.compile(r"time[-_]?series|_rois_|\.1d$", re.IGNORECASE)
 
 
@@ -39,9 +42,10 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings) -> Study
     table = options.participants or find_table(folder)
     paths = _find_files(folder, table, options, findings)
     participants = Participants(table, [_stem(path) for path in paths]) if table else None
-    if participants is None and (options.target or options.site or options.covariates):
+    columns = [None if options.target in _NAME_TARGETS else options.target, options.site, *(options.covariates or ())]
+    if participants is None and any(columns):
         raise InputError(
-            f"{folder.name} has no participants.tsv or participants.csv to take {options.target or 'columns'!r} from; "
+            f"{folder.name} has no participants.tsv or participants.csv to take {next(filter(None, columns))!r} from; "
             "add one, or name the table with --participants."
         )
     scans = [_identify(path, participants) for path in paths]
@@ -156,9 +160,13 @@ def _make_study(folder: Path, scans: list[_Scan], participants: Participants | N
         name = _stem(scans[0].path)
         study.atlas_name = _entity(name, "atlas") or _entity(name, "seg") or ""
         study.is_series = _are_series(study, options.kind)
+    if options.target == "@subject":
+        study.labels = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
+    elif options.target == "@folder":
+        study.labels = [scan.path.parent.name for scan in scans]
     if participants is not None:
         rows = [scan.row for scan in scans]
-        if options.target is not None:
+        if options.target is not None and options.target not in _NAME_TARGETS:
             study.labels = participants.values(options.target, rows)
         if options.site is not None:
             study.sites = [site or "unknown" for site in participants.values(options.site, rows)]

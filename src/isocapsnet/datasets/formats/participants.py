@@ -12,14 +12,13 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.text import find_delimiter, read_text
 from isocapsnet.datasets.labels import MISSING
 
-_TABLE_NAMES = re.compile(
-    r"(participants|metadata|meta_data|phenotyp|subjects|demographics).*\.(tsv|csv)", re.IGNORECASE
-)
+_TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 
 
 def find_table(folder: Path) -> Path | None:
-    """``participants.tsv`` or its like in the folder or up to two folders above (derivatives of a BIDS dataset)."""
-    for place in (folder, *folder.absolute().parents[:2]):
+    """``participants.tsv`` or its like in the folder; for derivatives also in the BIDS dataset up to two above."""
+    is_derivative = "derivatives" in folder.absolute().parts or (folder / "dataset_description.json").exists()
+    for place in (folder, *(folder.absolute().parents[:2] if is_derivative else ())):
         tables = sorted(p for p in place.iterdir() if p.is_file() and _TABLE_NAMES.fullmatch(p.name))
         if tables:
             return next((t for t in tables if t.stem == "participants"), tables[0])
@@ -38,10 +37,13 @@ def read_table(path: Path) -> pd.DataFrame:
     return table.map(lambda cell: "" if str(cell).strip().lower() in MISSING else str(cell).strip())
 
 
-def tokenize(identifier: str) -> tuple[str, ...]:
-    """The parts of an identifier that matter: "sub-0050952" and "50952" are the same."""
-    tokens = [token.lstrip("0") or "0" for token in re.findall(r"[a-z0-9]+", identifier.lower())]
-    return tuple(tokens[1:] if tokens[:1] == ["sub"] and len(tokens) > 1 else tokens)
+def tokenize(name: str) -> tuple[str, ...]:
+    """The words and numbers of an identifier or file name: "sub-0050952" and "50952" are the same subject.
+
+    In a BIDS file name only the subject's entity counts.
+    """
+    entity = re.search(r"(?:^|_)sub-([^_.]+)", name)
+    return tuple(t.lstrip("0") or "0" for t in re.findall(r"[a-z]+|[0-9]+", (entity[1] if entity else name).lower()))
 
 
 class Participants:
@@ -57,23 +59,40 @@ class Participants:
     def __init__(self, path: Path, file_names: Sequence[str]) -> None:
         self.path = path
         self.table = read_table(path)
-        file_tokens = [tokenize(name) for name in file_names]
-        hits = {c: sum(bool(_matches(t, self._index(c))) for t in file_tokens) for c in self.table.columns}
-        preferred = [c for c in self.table.columns if c.lower() in ("participant_id", "subject_id", "sub_id")]
-        best = max(hits, key=lambda column: (hits[column], column in preferred), default=None)
-        if best is None or not hits[best]:
+        tokens = [tokenize(name) for name in file_names]
+        # What all files have in their names, such as an atlas, tells no subject from another.
+        self._common = frozenset.intersection(*map(frozenset, tokens)) if len(tokens) > 1 else frozenset()
+        indexes = {column: self._index(column) for column in self.table.columns}
+        found = {
+            column: len(set().union(*(self._matches(name, index) for name in file_names)))
+            for column, index in indexes.items()
+        }
+        preferred = [column for column in found if column.lower() in ("participant_id", "subject_id", "sub_id")]
+        self.id_column = max(found, key=lambda column: (found[column], column in preferred), default="")
+        if not found.get(self.id_column):
             raise InputError(
                 f"No column of {path.name} names the subjects as the files do ({file_names[0]!r}, for example)."
             )
-        self.id_column = best
-        self._rows = self._index(best)
+        self._rows = indexes[self.id_column]
 
     def _index(self, column: str) -> dict[tuple[str, ...], list[int]]:
         rows: dict[tuple[str, ...], list[int]] = {}
         for row, identifier in enumerate(self.table[column]):
-            if identifier:
-                rows.setdefault(tokenize(identifier), []).append(row)
+            if tokens := self._distinctive(identifier):
+                rows.setdefault(tokens, []).append(row)
         return rows
+
+    def _distinctive(self, name: str) -> tuple[str, ...]:
+        return tuple(token for token in tokenize(name) if token not in self._common)
+
+    def _matches(self, file_name: str, index: dict[tuple[str, ...], list[int]]) -> set[tuple[str, ...]]:
+        """Identifiers that occur in a file name as a whole run of its tokens; only the longest runs count."""
+        tokens = self._distinctive(file_name)
+        for length in range(len(tokens), 0, -1):
+            runs = {tokens[start : start + length] for start in range(len(tokens) - length + 1)}
+            if matching := {run for run in runs if run in index}:
+                return matching
+        return set()
 
     def duplicates(self) -> list[str]:
         """A sentence for each subject that the table lists more than once."""
@@ -87,7 +106,7 @@ class Participants:
 
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` when there is none."""
-        found = _matches(tokenize(file_name), self._rows)
+        found = self._matches(file_name, self._rows)
         if len(found) > 1:
             names = ", ".join(repr(self.table[self.id_column].iloc[self._rows[key][0]]) for key in sorted(found)[:3])
             raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
@@ -117,12 +136,3 @@ class Participants:
             if not (numbers.isna() & (frame[column] != "")).any():
                 frame[column] = numbers.astype(np.float64)
         return frame
-
-
-def _matches(tokens: tuple[str, ...], index: dict[tuple[str, ...], list[int]]) -> set[tuple[str, ...]]:
-    """Identifiers that occur in a file name as a whole run of its tokens; only the longest runs count."""
-    for length in range(len(tokens), 0, -1):
-        runs = {tokens[start : start + length] for start in range(len(tokens) - length + 1)}
-        if found := {run for run in runs if run in index}:
-            return found
-    return set()

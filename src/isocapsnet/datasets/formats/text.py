@@ -52,7 +52,7 @@ def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]
     values = _parse(path, lines, delimiter)
     if not len(values):
         raise InputError(f"{path.name} has a header but no numbers.")
-    if _has_index(header, values):
+    while _has_index(header, values):
         values = values.iloc[:, 1:]
         header = header[-values.shape[1] :] if header else None
     if header is not None and len(header) != values.shape[1]:
@@ -118,7 +118,7 @@ def _has_index(header: list[str] | None, values: pd.DataFrame) -> bool:
         return True
     column = values.iloc[:, 0]
     if column.dtype.kind not in "iuf":
-        return True
+        return not any(_is_number(str(cell)) for cell in column)
     return n_columns == n_rows + 1 and _is_numbering([f"{cell:g}" for cell in column])
 
 

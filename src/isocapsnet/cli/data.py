@@ -1,0 +1,193 @@
+"""``isocapsnet data``: list, fetch, describe, check and convert datasets."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from isocapsnet.datasets.graphs import BrainGraphs
+
+
+@click.group()
+def data() -> None:
+    """List, fetch, describe, check and convert datasets.
+
+    \b
+    Examples
+      isocapsnet data list
+      isocapsnet data fetch hiv-dti
+      isocapsnet data check study/ --target diagnosis
+      isocapsnet data convert study/ study.npz --target diagnosis --site site --covariates age,sex
+      isocapsnet data describe study.npz
+    """
+
+
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say how to read a path; they arrive as keywords of ``load_graphs``."""
+    options = [
+        click.option(
+            "--target", metavar="COL", help="Column (or array) that holds the classes; also @subject, @folder."
+        ),
+        click.option("--site", metavar="COL", help="Column of acquisition sites."),
+        click.option("--covariates", metavar="COL,...", callback=_split_or_none, help="Columns of covariates."),
+        click.option(
+            "--participants",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            metavar="TABLE",
+            help="Table of subjects, where it does not lie with the matrices.",
+        ),
+        click.option("--select", metavar="TEXT,...", callback=_split, help="Read files whose name has all of these."),
+        click.option("--exclude", metavar="SUBJECT,...", callback=_split, help="Subjects to leave out, on record."),
+        click.option(
+            "--kind",
+            type=click.Choice(["auto", "graphs", "series"]),
+            default="auto",
+            show_default=True,
+            help="Read graphs or time series.",
+        ),
+        click.option("--atlas", type=click.Choice(["aal90", "aal116", "dk82"]), help="Which regions the nodes are."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _split(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if value else ()
+
+
+def _split_or_none(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return _split(ctx, parameter, value) or None
+
+
+@data.command("list")
+def list_datasets() -> None:
+    """List the datasets that can be named instead of a path.
+
+    \b
+    Example
+      isocapsnet data list
+    """
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from isocapsnet.datasets.catalog import CATALOG
+
+    table = Table(Column("name", no_wrap=True), "nodes", "classes", Column("how", no_wrap=True), "what (licence)")
+    for name, entry in CATALOG.items():
+        classes = ", ".join(f"{label}: {count}" for label, count in entry.class_counts.items())
+        table.add_row(name, str(entry.n_nodes), classes, entry.how, f"{entry.title} ({entry.licence})")
+    Console().print(table)
+
+
+@data.command()
+@click.argument("name")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Where downloads are kept.")
+def fetch(name: str, cache: Path | None) -> None:
+    """Download the dataset NAME (once) and print its passport.
+
+    \b
+    Examples
+      isocapsnet data fetch hiv-dti
+      isocapsnet data fetch planted
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from isocapsnet.datasets.catalog import CATALOG, dataset_folder, fetch_graphs
+    from isocapsnet.datasets.download import recorded_checksum
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, disable=not sys.stderr.isatty()) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(file_name: str, done: int, total: int | None) -> None:
+            if file_name not in tasks:
+                tasks[file_name] = bars.add_task(file_name, total=total)
+            bars.update(tasks[file_name], completed=done, total=total)
+
+        graphs = fetch_graphs(name, cache=cache, progress=show)
+    click.echo(graphs.describe())
+    entry = CATALOG[name]
+    click.echo(f"\nlicence   {entry.licence}\ncitation  {entry.citation}")
+    for file in entry.files:
+        if checksum := recorded_checksum(file, dataset_folder(name, cache)):
+            click.echo(f"No checksum of {file.path} was known; {checksum} has been recorded for later downloads.")
+
+
+@data.command()
+@click.argument("path")
+@reading_options
+@click.option("--json", "as_json", is_flag=True, help="Print the whole passport as JSON.")
+def describe(path: str, as_json: bool, **options: Any) -> None:
+    """Print the passport of PATH: a file, a folder, or the name of a dataset.
+
+    \b
+    Examples
+      isocapsnet data describe study.npz
+      isocapsnet data describe planted --json
+    """
+    graphs = open_graphs(path, **options)
+    click.echo(json.dumps(graphs.passport, indent=2) if as_json else graphs.describe())
+
+
+@data.command()
+@click.argument("path")
+@reading_options
+def check(path: str, **options: Any) -> None:
+    """List all problems of PATH at once: what would be refused, what is mended, what is odd.
+
+    Exits with 0 when the data can be used and with 2 when they would be refused.
+
+    \b
+    Examples
+      isocapsnet data check study/ --target diagnosis
+      isocapsnet data check derivatives/xcp_d --target group --select seg-Glasser
+    """
+    from isocapsnet.datasets.readers import examine_graphs
+    from isocapsnet.datasets.study import ReadOptions
+
+    graphs, findings = examine_graphs(path, ReadOptions(**options))
+    for sentence in findings.errors:
+        click.secho(f"refused   {sentence}", fg="red")
+    for sentence in findings.warnings:
+        click.secho(f"warning   {sentence}", fg="yellow")
+    for what, where in findings.handled.items():
+        click.echo(f"handled   {what}: {', '.join(where)}")
+    for subject, reason in findings.exclusions.items():
+        click.echo(f"excluded  {subject}: {reason}")
+    if graphs is None:
+        click.echo(f"{path} would be refused: {len(findings.errors)} problem(s).")
+        sys.exit(2)
+    click.echo(f"{path} can be used: {graphs!r}")
+
+
+@data.command()
+@click.argument("path")
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+@reading_options
+def convert(path: str, out: Path, **options: Any) -> None:
+    """Read PATH and write it to OUT (.npz), which opens at once and carries its passport.
+
+    \b
+    Examples
+      isocapsnet data convert study/ study.npz --target diagnosis
+      isocapsnet data convert study/ study.npz --target dx --site centre --covariates age,sex
+    """
+    graphs = open_graphs(path, **options)
+    graphs.save(out)
+    click.echo(graphs.describe())
+    click.echo(f"written to {out}")
+
+
+def open_graphs(path: str, **options: Any) -> "BrainGraphs":
+    """Open a path, or a dataset of the catalog by its name."""
+    from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
+    from isocapsnet.datasets.readers import load_graphs
+
+    if path in CATALOG and not Path(path).exists():
+        return fetch_graphs(path)
+    return load_graphs(path, **options)

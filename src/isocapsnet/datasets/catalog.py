@@ -1,0 +1,243 @@
+"""Public datasets as declarations: where they are, what they hold, whose they are, how to get them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from isocapsnet._validation import InputError, check_option
+from isocapsnet.datasets.archive import cache_folder
+from isocapsnet.datasets.atlas import ATLASES, load_atlas
+from isocapsnet.datasets.download import Progress, RemoteFile, download
+from isocapsnet.datasets.formats.participants import read_table
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.readers import load_graphs
+from isocapsnet.datasets.synthetic import make_planted_graphs
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """A dataset: what it is and how to get it.
+
+    ``files`` are downloaded; ``more_files`` names further ones once those are there. Without files, ``how_to_obtain``
+    says what to do. ``options`` go to :func:`load_graphs`.
+    """
+
+    title: str
+    n_nodes: int
+    licence: str
+    citation: str
+    class_counts: Mapping[str, int] = field(default_factory=dict)
+    atlas: str | None = None
+    files: tuple[RemoteFile, ...] = ()
+    more_files: Callable[[Path], tuple[RemoteFile, ...]] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    how_to_obtain: str = ""
+    make: Callable[[], BrainGraphs] | None = None
+
+    @property
+    def how(self) -> Literal["built in", "download", "by hand"]:
+        """How the data come."""
+        return "built in" if self.make else "download" if self.files else "by hand"
+
+
+def fetch_graphs(name: str, *, cache: Path | None = None, progress: Progress | None = None) -> BrainGraphs:
+    """Get a dataset of :data:`CATALOG` by name, downloading it on first use.
+
+    Files are kept in ``cache`` (by default the platform's cache folder, or ``$ISOCAPSNET_CACHE``).
+    """
+    check_option("name", name, tuple(CATALOG))
+    entry = CATALOG[name]
+    if entry.make is not None:
+        return entry.make().replace(name=name)
+    if not entry.files:
+        raise InputError(f"{name} may not be passed on or has no stable address; {entry.how_to_obtain}")
+    folder = dataset_folder(name, cache)
+    for file in entry.files:
+        download(file, folder, progress)
+    for file in entry.more_files(folder) if entry.more_files else ():
+        download(file, folder, progress)
+    data = load_graphs(folder, **entry.options)
+    counts = dict(zip(data.label_names, data.class_counts.tolist(), strict=True))
+    if counts != dict(entry.class_counts):
+        raise InputError(f"{name} should have the classes {dict(entry.class_counts)} but has {counts}; report it.")
+    atlas = load_atlas(entry.atlas) if entry.atlas and ATLASES[entry.atlas][1] == data.n_nodes else data.atlas
+    return data.replace(name=name, atlas=atlas)
+
+
+def dataset_folder(name: str, cache: Path | None = None) -> Path:
+    """Where a downloaded dataset lies."""
+    return (cache or cache_folder()) / "datasets" / name
+
+
+def _make_planted(effect: Literal["existence", "orientation", "null"]) -> Callable[[], BrainGraphs]:
+    def make() -> BrainGraphs:
+        planted = make_planted_graphs(240, 90, effect=effect, n_patterns=3, n_sites=3, site_effect=0.1, missing_nodes=1)
+        return BrainGraphs(
+            planted.graphs,
+            planted.labels,
+            label_names=("control", "case"),
+            subjects=[f"planted{number:03}" for number in range(1, len(planted.graphs) + 1)],
+            sites=np.array(["A", "B", "C"])[planted.sites],
+            atlas=load_atlas("aal90"),
+        )
+
+    return make
+
+
+def _author_folds(name: str, blobs: tuple[str, str, str], size: int | None = None) -> tuple[RemoteFile, ...]:
+    root = "https://raw.githubusercontent.com/jwzhanggy/IsoCapsNet/d9ec7fcc228e773934735194cf0aeb7b3ac06285/data"
+    return tuple(
+        RemoteFile(f"{root}/{name}/fold_{number}", f"fold_{number}", f"git-blob:{blob}", size)
+        for number, blob in enumerate(blobs, start=1)
+    )
+
+
+_ABIDE = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
+_ABIDE_TABLE = "Phenotypic_V1_0b_preprocessed1.csv"
+
+
+def _abide_series(folder: Path) -> tuple[RemoteFile, ...]:
+    """The time series of all subjects that the phenotypic table lists with a file."""
+    names = [file_id for file_id in read_table(folder / _ABIDE_TABLE)["FILE_ID"] if file_id not in ("", "no_filename")]
+    root = f"{_ABIDE}/Outputs/cpac/filt_noglobal/rois_aal"
+    return tuple(RemoteFile(f"{root}/{n}_rois_aal.1D", f"rois_aal/{n}_rois_aal.1D") for n in names)
+
+
+_PAPER = (
+    "Zhang et al., Iso-CapsNet: isomorphic capsule network for brain graph representation learning, arXiv 2206.13465"
+)
+_XU = (
+    "Xu et al., Data-driven network neuroscience: on data collection and benchmark, NeurIPS 2023 Datasets and "
+    "Benchmarks, doi 10.17608/k6.auckland.21397377"
+)
+_XU_RECIPE = (
+    "download and unpack {0} from https://doi.org/10.17608/k6.auckland.21397377, then run `isocapsnet data convert {0} "
+    "{0}.npz --target @subject --select AAL116_correlation`."
+)
+
+
+def _xu(title: str, name: str, recipe: str = _XU_RECIPE) -> CatalogEntry:
+    return CatalogEntry(title, 116, "CC BY 4.0", _XU, atlas="aal116", how_to_obtain=recipe.format(name))
+
+
+CATALOG: dict[str, CatalogEntry] = {
+    "planted": CatalogEntry(
+        "Synthetic: three planted patterns in one class only",
+        90,
+        "BSD-3-Clause",
+        "this package",
+        {"control": 120, "case": 120},
+        "aal90",
+        make=_make_planted("existence"),
+    ),
+    "planted-orientation": CatalogEntry(
+        "Synthetic: the same three patterns in both classes, permuted in one",
+        90,
+        "BSD-3-Clause",
+        "this package",
+        {"control": 120, "case": 120},
+        "aal90",
+        make=_make_planted("orientation"),
+    ),
+    "planted-null": CatalogEntry(
+        "Synthetic: no difference between the classes",
+        90,
+        "BSD-3-Clause",
+        "this package",
+        {"control": 120, "case": 120},
+        "aal90",
+        make=_make_planted("null"),
+    ),
+    "hiv-fmri": CatalogEntry(
+        "HIV, functional connectivity, with the paper's folds",
+        90,
+        "not stated by the authors",
+        _PAPER,
+        {"-1": 17, "1": 50},
+        "aal90",
+        _author_folds(
+            "HIV_fMRI",
+            (
+                "2d5e93dcbac9b5bd23d383cd23a994a652d8faee",
+                "41f99d7aab21607a718475c7b10774ee4bef462c",
+                "44d0e8d593b8da6fa97fb478ad6f4de0042cf2e7",
+            ),
+        ),
+    ),
+    "hiv-dti": CatalogEntry(
+        "HIV, streamline counts, with the paper's folds",
+        90,
+        "not stated by the authors",
+        _PAPER,
+        {"-1": 20, "1": 56},
+        "aal90",
+        _author_folds(
+            "HIV_DTI",
+            (
+                "aa8fceb89709b87969ac45b8384661c482efeab7",
+                "580dfb86c31fe3c96036f77f48764e121e0e869c",
+                "100d24fe8880b7d782d691b875c5843a81b71013",
+            ),
+            size=2_462_892,
+        ),
+    ),
+    "bp-fmri": CatalogEntry(
+        "Bipolar disorder, functional connectivity, with the paper's folds",
+        82,
+        "not stated by the authors",
+        _PAPER,
+        {"-1": 45, "1": 52},
+        "dk82",
+        _author_folds(
+            "BP_fMRI",
+            (
+                "b65945edd174308d3edc21609f082c0e7e0960fe",
+                "3756002ec6c6556d5e43a38bc8a864624befeebd",
+                "5993347f269108446f79ef4c45114b23b45f1218",
+            ),
+        ),
+    ),
+    "adhd-fmri": CatalogEntry(
+        "ADHD, functional connectivity, as the paper uses it",
+        116,
+        "not stated by the authors",
+        _PAPER,
+        {"-1": 488, "1": 280},
+        "aal116",
+        how_to_obtain="ask the authors of arXiv 2206.13465 for their folds of ADHD-fMRI, put fold_1, fold_2 and fold_3 "
+        "into one folder and give that folder instead of a name.",
+    ),
+    "abide-pcp": CatalogEntry(
+        "ABIDE I preprocessed: autism, AAL time series (C-PAC, filtered, no global signal regression)",
+        116,
+        "CC BY-NC-SA 3.0",
+        "Craddock et al., The Neuro Bureau Preprocessing Initiative, Frontiers Neuroinf. 2013",
+        {"1": 505, "2": 530},
+        "aal116",
+        files=(RemoteFile(f"{_ABIDE}/{_ABIDE_TABLE}", _ABIDE_TABLE),),
+        more_files=_abide_series,
+        options={"target": "DX_GROUP", "site": "SITE_ID", "covariates": ("AGE_AT_SCAN", "SEX")},
+    ),
+    "adhd-200": CatalogEntry(
+        "ADHD-200 preprocessed: ADHD, AAL time series (Athena pipeline)",
+        116,
+        "CC BY-NC",
+        "Bellec et al., The Neuro Bureau ADHD-200 Preprocessed repository, NeuroImage 144 (2017)",
+        atlas="aal116",
+        how_to_obtain="register at https://www.nitrc.org/frs/?group_id=383, download the AAL time courses and the "
+        "phenotypic table into one folder, and run `isocapsnet data check FOLDER --target DX`.",
+    ),
+    "xu-abide": _xu("ABIDE: autism, AAL116 correlations, one preprocessing for all", "abide"),
+    "xu-ppmi": _xu("PPMI: Parkinson's disease, AAL116 correlations", "ppmi"),
+    "xu-taowu": _xu("TaoWu: Parkinson's disease, AAL116 correlations", "taowu"),
+    "xu-neurocon": _xu("Neurocon: Parkinson's disease, AAL116 correlations", "neurocon"),
+    "xu-adni": _xu(
+        "ADNI: Alzheimer's disease, AAL116 correlations",
+        "adni",
+        "apply for access at https://adni.loni.usc.edu, download the collection's connectomes from there and "
+        "run `isocapsnet data convert FOLDER adni.npz --target @subject --select AAL116_correlation`.",
+    ),
+}
