@@ -2,6 +2,7 @@
 
 import time
 from itertools import combinations
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import InputError, make_planted_graphs
+from isocapsnet.models import freq
 from isocapsnet.models.freq import FreqClassifier, frequent_subgraphs
 
 
@@ -46,21 +48,23 @@ def as_edge_sets(patterns):
     return [tuple(sorted({(int(i), int(j)) for i, j in pattern})) for pattern in patterns]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=300)
 @given(
-    arrays(bool, st.tuples(st.integers(1, 9), st.just(4), st.just(4))),
+    arrays(bool, st.tuples(st.integers(3, 9), st.just(4), st.just(4)), fill=st.nothing()),
     st.booleans(),
     st.integers(1, 40),
     st.integers(1, 4),
     st.sampled_from([0.0, 0.2, 0.5]),
     st.sampled_from([0.6, 0.9, 1.0]),
+    st.sampled_from([1, 3, 64]),
 )
-def test_mining_equals_exhaustive_enumeration(graphs, directed, n_patterns, max_edges, min_support, max_support):
+def test_mining_equals_exhaustive_enumeration(graphs, directed, n_patterns, max_edges, min_support, max_support, batch):
     if not directed:
         graphs = graphs | graphs.swapaxes(1, 2)
     bounds = {"min_support": min_support, "max_support": max_support}
     asked = {"directed": directed, "n_patterns": n_patterns, "max_edges": max_edges} | bounds
-    patterns, support = frequent_subgraphs(graphs, **asked)
+    with mock.patch.object(freq, "_BATCH", batch):
+        patterns, support = frequent_subgraphs(graphs, **asked)
     expected = exhaustive(graphs, **asked)
     assert patterns.shape == (len(expected), max_edges, 2)
     assert as_edge_sets(patterns) == [edges for edges, _ in expected]

@@ -68,11 +68,13 @@ def test_two_paths_by_hand_with_region_labels():
     assert_allclose(kernel_of(paths, "region", 1), expected)
 
 
-adjacencies = arrays(bool, (4, 5, 5)).map(lambda g: np.triu(g, 1) | np.triu(g, 1).swapaxes(1, 2))
+adjacencies = arrays(bool, (4, 5, 5), fill=st.nothing()).map(lambda g: np.triu(g, 1) | np.triu(g, 1).swapaxes(1, 2))
 
 
 @settings(deadline=None, max_examples=50)
-@given(adjacencies | arrays(bool, (4, 5, 5)), st.sampled_from(["region", "degree"]), st.integers(1, 3))
+@given(
+    adjacencies | arrays(bool, (4, 5, 5), fill=st.nothing()), st.sampled_from(["region", "degree"]), st.integers(1, 3)
+)
 def test_kernel_equals_the_definition_also_for_graphs_with_unseen_labels(graphs, node_labels, n_iterations):
     graphs = graphs & ~np.eye(5, dtype=bool)
     slow = [[slow_kernel(a, b, node_labels, n_iterations) for b in graphs] for a in graphs]
