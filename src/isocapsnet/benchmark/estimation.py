@@ -39,11 +39,13 @@ def predict_probabilities(estimator: Any, X: NDArray[Any], classes: NDArray[Any]
     return probabilities
 
 
-def list_candidates(space: Mapping[str, Sequence[Any]], limit: int, seed: int) -> list[dict[str, Any]]:
-    """The defaults (an empty setting) first, then settings of the whole grid, or a sample of it; ``limit`` in all."""
+def list_candidates(
+    space: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], limit: int, seed: int
+) -> list[dict[str, Any]]:
+    """The defaults (an empty setting) first, then other settings: the whole grid or a sample; ``limit`` at most."""
     grid = ParameterGrid(dict(space))
-    chosen = grid if len(grid) < limit else ParameterSampler(dict(space), limit - 1, random_state=seed)
-    return [{}, *chosen]
+    drawn = grid if len(grid) < limit else ParameterSampler(dict(space), limit - 1, random_state=seed)
+    return [{}, *(setting for setting in drawn if any(defaults[name] != value for name, value in setting.items()))]
 
 
 def tune(

@@ -161,7 +161,8 @@ def run_job(task: Task) -> dict[str, Any]:
         warnings.simplefilter("default")
         settings: dict[str, Any] = {}
         if job.space:
-            candidates = list_candidates(job.space, protocol.n_candidates, job.seed("candidates"))
+            defaults = build_estimator(task.factory, job.parameters, seed=0).get_params()
+            candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
             groups = None if study.groups is None else study.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
             settings = tune(candidates, folds, fit, preparation, train, labels) if folds else {}

@@ -56,7 +56,7 @@ class Protocol:
 
     @property
     def is_tuned(self) -> bool:
-        return self.name != "paper" and self.inner_folds > 1
+        return self.name != "paper" and self.inner_folds > 1 and self.n_candidates > 1
 
     def splits(self, study: Study, repeat: int) -> list[Split]:
         """The folds of one repeat."""

@@ -1,0 +1,79 @@
+"""The results folder's ``results.csv`` and ``results.json``."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from isocapsnet.benchmark.results import MethodResult, Table
+from isocapsnet.benchmark.statistics import METRICS
+
+
+def results_frame(table: Table) -> pd.DataFrame:
+    """One row per method: method, jobs, failed, each metric with ``_low`` and ``_high``, seconds, verdict."""
+    rows = []
+    for row in table.rows:
+        cells: dict[str, Any] = {"method": row.method, "jobs": row.jobs, "failed": row.failed}
+        for name in METRICS:
+            cells |= zip((name, f"{name}_low", f"{name}_high"), row.metrics[name], strict=True)
+        rows.append(cells | {"seconds": row.seconds, "verdict": row.verdict})
+    return pd.DataFrame(rows)
+
+
+def results_json(table: Table, context: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with scores per fold, keys of records and comparisons, beside ``context``; numbers that are not finite
+    become null."""
+    content = {
+        **context,
+        "test_over_train": table.test_over_train,
+        "methods": [_method_json(row) for row in table.rows],
+        "comparisons": [
+            asdict(comparison) | {"difference": comparison.difference._asdict()} for comparison in table.comparisons
+        ],
+    }
+    plain: dict[str, Any] = _finite(content)
+    return plain
+
+
+def write_results(folder: Path, table: Table, context: Mapping[str, Any]) -> None:
+    """Write ``results.csv`` and ``results.json``; ``context`` says where the numbers come from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {
+        "results.csv": results_frame(table).to_csv(index=False),
+        "results.json": json.dumps(results_json(table, context), indent=1),
+    }.items():
+        partial = folder / f".{name}"
+        partial.write_text(text)
+        partial.replace(folder / name)
+
+
+def _method_json(row: MethodResult) -> dict[str, Any]:
+    return {
+        "method": row.method,
+        "jobs": row.jobs,
+        "failed": row.failed,
+        "failures": row.failures,
+        "metrics": {name: interval._asdict() for name, interval in row.metrics.items()},
+        "folds": [
+            {"repeat": repeat, "fold": fold, "key": row.keys[repeat, fold], **scores}
+            for (repeat, fold), scores in row.scores.items()
+        ],
+        "seconds": row.seconds,
+        "use_unlabeled": row.use_unlabeled,
+        "p_chance": row.p_chance,
+        "verdict": row.verdict,
+        "is_best": row.is_best,
+        "audit": None if row.audit is None else asdict(row.audit) | {"difference": row.audit.difference._asdict()},
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

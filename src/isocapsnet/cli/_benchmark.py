@@ -1,0 +1,242 @@
+"""What ``isocapsnet benchmark``, ``compare`` and ``sweep`` do."""
+
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from isocapsnet._validation import InputError
+from isocapsnet.benchmark.jobs import Method, versions
+from isocapsnet.benchmark.output import write_results
+from isocapsnet.benchmark.plan import Plan
+from isocapsnet.benchmark.protocol import Protocol
+from isocapsnet.benchmark.results import Table, group_records, tabulate
+from isocapsnet.benchmark.store import Store
+from isocapsnet.cli._display import audit_table, make_console, results_table
+from isocapsnet.cli._execution import carry_out, describe_power
+from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value
+from isocapsnet.cli._study import publish_study
+from isocapsnet.cli.data import open_graphs
+from isocapsnet.datasets.graphs import BrainGraphs
+
+_EMBEDDED = "planted"
+_AUDITS = 1
+
+
+def run_benchmark(data: str | None, options: dict[str, Any]) -> None:
+    """Compare methods on DATA (a file, a folder or a dataset's name), without leakage."""
+    console = make_console()
+    methods = list_methods(options["methods"], device=options["device"], use_unlabeled=options["use_unlabeled"])
+    plan, passport = _make_plan(data, methods, options, console)
+    _say_power(plan, console)
+    table = carry_out(plan, options, console)
+    if table is None:
+        return
+    write_results(options["out"], table, _context(plan, passport))
+    console.print(results_table(table, title=escape(f"{passport['name']}: {_describe(plan)}")))
+    if options["audit"]:
+        console.print(audit_table(table))
+    console.print(f"Results: {options['out']}/results.csv, results.json, records/, artifacts/")
+    if all(row.failed == row.jobs for row in table.rows):
+        sys.exit(1)
+
+
+def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
+    """Put the results of several runs (or machines) into one table per dataset and protocol."""
+    console = make_console()
+    records = {record["key"]: record for folder in folders for record in Store(folder).records()}
+    failures = {error["key"]: error for folder in folders for error in Store(folder).errors()}
+    errors = group_records(error for key, error in failures.items() if key not in records)
+    groups = group_records(records.values())
+    if not groups and not errors:
+        raise InputError(f"There are no records in {', '.join(map(str, folders))}; run `isocapsnet benchmark` first.")
+    known = _passports(folders)
+    tables: list[tuple[Table, dict[str, Any]]] = []
+    for group in dict.fromkeys([*groups, *errors]):
+        dataset, protocol, preparation = json.loads(group)
+        table = tabulate(groups.get(group, []), errors.get(group, []))
+        passport = known.get(dataset, {"name": dataset, "digest": dataset})
+        steps = "".join(f", {step['name']}" for step in preparation)
+        console.print(results_table(table, title=escape(f"{passport['name']}: {protocol['name']}{steps}")))
+        tables.append((table, {"passport": passport, "protocol": protocol, "preparation": preparation}))
+    if out is not None:
+        if len(tables) > 1:
+            raise InputError("--out merges runs on one dataset under one protocol; these folders hold several.")
+        for folder in folders:
+            shutil.copytree(folder, out, dirs_exist_ok=True)
+        write_results(out, tables[0][0], tables[0][1] | {"command": _command(), "versions": versions()})
+        console.print(f"Merged: {out}")
+
+
+def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]) -> None:
+    """Vary one parameter of a method: accuracy, F1, seconds and the learned template for each value."""
+    console = make_console()
+    name, equals, values = param.partition("=")
+    if not equals or not values:
+        raise InputError(f"--param {param} cannot be read; write NAME=VALUE,VALUE,...")
+    methods = tuple(
+        make_method(method, {name: parse_value(value)}, device=options["device"]) for value in values.split(",")
+    )
+    plan, passport = _make_plan(data, methods, {**options, "save_models": False}, console)
+    table = carry_out(plan, options, console)
+    if table is None:
+        return
+    write_results(options["out"], table, _context(plan, passport))
+    frame = _sweep_frame(table, plan, name, Store(options["out"]))
+    frame.to_csv(options["out"] / "sweep.csv", index=False)
+    console.print(_sweep_table(frame, title=escape(f"{passport['name']}: {method}, {_describe(plan)}")))
+    console.print(f"Results: {options['out']}/sweep.csv, results.csv, results.json")
+
+
+def _make_plan(
+    source: str | None, methods: tuple[Method, ...], options: dict[str, Any], console: Console
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan that the options describe, and the data's passport."""
+    data = _open(source or _EMBEDDED, options)
+    console.print(escape(repr(data)), highlight=False)
+    use_series = data.time_series is not None and (data.adjacency is None or options["connectivity"] is not None)
+    steps = list_steps(
+        connectivity=options["connectivity"],
+        transforms=options["transform"],
+        harmonize=options["harmonize"],
+        confounds=options["confounds"],
+        has_series=use_series,
+    )
+    if options["harmonize"] and data.sites is None:
+        raise InputError("--harmonize needs sites; name their column with --site.")
+    known = [] if data.covariates is None else list(data.covariates.columns)
+    for column in options["confounds"]:
+        if column not in known:
+            raise InputError(
+                f"There is no covariate {column!r} to regress out; the data have {', '.join(known) or 'none'}."
+            )
+    defaults = Protocol()
+    repeats = options["repeats"] or (1 if options["protocol"] != "nested" else 2 if source is None else 5)
+    plan = Plan(
+        source=publish_study(data, options["out"], group=options["group"], use_series=use_series),
+        methods=methods,
+        protocol=Protocol(
+            options["protocol"], options["folds"], n_candidates=options["candidates"] or defaults.n_candidates
+        ),
+        repeats=repeats,
+        preparation=steps,
+        permutations=options.get("permutations", 0),
+        audits=_AUDITS if options.get("audit") else 0,
+        save_model="isocapsnet:save_model" if options["save_models"] else None,
+    )
+    return plan, data.passport
+
+
+def _open(source: str, options: dict[str, Any]) -> BrainGraphs:
+    """The data, with the columns that the analysis needs."""
+    names = ("target", "site", "covariates", "participants", "select", "exclude", "kind", "atlas")
+    reading = {name: options[name] for name in names}
+    # A file brings all its columns, and naming some would change its digest; of a folder's table they must be named.
+    if reading["covariates"] or Path(source).is_dir():
+        needed = [*(reading["covariates"] or ()), *options["confounds"], *filter(None, [options["group"]])]
+        reading["covariates"] = tuple(dict.fromkeys(needed)) or None
+    return open_graphs(source, **reading)
+
+
+def _say_power(plan: Plan, console: Console) -> None:
+    power = describe_power(plan)
+    if np.isnan(power["above_chance"]):
+        return
+    console.print(
+        f"With {power['n_scores']} test folds, 80 % power begins at a ROC AUC of about "
+        f"{min(power['above_chance'], 1):.2f} against chance, and at a difference of {power['between_methods']:.2f} "
+        "between two methods."
+    )
+
+
+def _describe(plan: Plan) -> str:
+    """``nested, 5 x 3 folds, tuned over 8 settings``."""
+    protocol = plan.protocol
+    folds = len(protocol.splits(plan.source.load(), repeat=0))
+    words = [protocol.name, f"{plan.repeats} x {folds} folds"]
+    words += [step.name for step in plan.preparation]
+    words += [f"up to {protocol.n_candidates} settings tried inside each fold"] if protocol.is_tuned else []
+    words += [f"{plan.permutations} permutations"] if plan.permutations else []
+    return ", ".join(words)
+
+
+def _context(plan: Plan, passport: dict[str, Any]) -> dict[str, Any]:
+    """What results.json says beside the numbers."""
+    protocol = plan.protocol
+    return {
+        "passport": passport,
+        "command": _command(),
+        "versions": versions(),
+        "protocol": {
+            "name": protocol.name,
+            "n_folds": protocol.n_folds,
+            "repeats": plan.repeats,
+            "inner_folds": protocol.inner_folds if protocol.is_tuned else 0,
+            "n_candidates": protocol.n_candidates if protocol.is_tuned else 1,
+            "permutations": plan.permutations,
+        },
+        "preparation": [step.identity() for step in plan.preparation],
+        "search_spaces": {method.label: method.space for method in plan.methods if protocol.is_tuned},
+        "data": plan.source.arguments,
+        "detectable": describe_power(plan),
+    }
+
+
+def _command() -> str:
+    return shlex.join(["isocapsnet", *sys.argv[1:]])
+
+
+def _passports(folders: tuple[Path, ...]) -> dict[str, dict[str, Any]]:
+    """Digest to passport, from the folders' results.json."""
+    found = {}
+    for folder in folders:
+        path = folder / "results.json"
+        if path.exists():
+            content = json.loads(path.read_text())
+            found[content["data"]["digest"] if "data" in content else content["passport"]["digest"]] = content[
+                "passport"
+            ]
+    return found
+
+
+def _sweep_frame(table: Table, plan: Plan, parameter: str, store: Store) -> pd.DataFrame:
+    """One row per value: the value, accuracy, weighted F1 and ROC AUC, seconds, template of the first fold."""
+    rows = []
+    by_label = {row.method: row for row in table.rows}
+    for method in plan.methods:
+        row = by_label[method.label]
+        path = store.folder / "artifacts" / row.keys.get((0, 0), "") / "templates.npz"
+        template = np.load(path)["templates"][0].round(4).tolist() if path.is_file() else None
+        rows.append(
+            {
+                parameter: method.parameters[parameter],
+                "accuracy": row.metrics["accuracy"].mean,
+                "weighted_f1": row.metrics["weighted_f1"].mean,
+                "roc_auc": row.metrics["roc_auc"].mean,
+                "seconds": row.seconds,
+                "template": json.dumps(template),
+                "verdict": row.verdict,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _sweep_table(frame: pd.DataFrame, title: str) -> RichTable:
+    shown = RichTable(title=title, title_justify="left", show_lines=True)
+    for name in frame:
+        shown.add_column(str(name), overflow="fold")
+    for _, row in frame.iterrows():
+        template = json.loads(row["template"])
+        lines = [] if template is None else ["  ".join(f"{value:7.4f}" for value in line) for line in template]
+        cells = [f"{value:.3f}" if isinstance(value, float) else escape(str(value)) for value in row]
+        cells[list(frame).index("template")] = "\n".join(lines) or "-"
+        shown.add_row(*cells)
+    return shown

@@ -1,0 +1,82 @@
+"""Options that several commands share."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+#: Written out, because importing the benchmark would make ``--help`` slow.
+PROTOCOL_NAMES = ("nested", "paper", "leave-site-out")
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class NameList(click.ParamType):
+    """Names separated by commas, as a tuple."""
+
+    name = "A,B,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+class Bytes(click.ParamType):
+    """An amount of memory: 500MB, 4GB."""
+
+    name = "500MB|4GB"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(?:I?B)?\s*", str(value).upper())
+        if match is None:
+            self.fail(f"{value!r} is no amount of memory; write 500MB or 4GB.", param, ctx)
+        return int(float(match[1]) * 1000 ** " KMGT".index(match[2] or " "))
+
+
+def _together(options: Sequence[Decorator]) -> Decorator:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+#: What happens between data and method, inside each fold.
+preparation_options = _together(
+    [
+        click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),
+        click.option("--transform", default="", metavar="NAME,...", help="Transforms, in this order."),
+        click.option("--harmonize", is_flag=True, help="ComBat over sites, fitted in each fold."),
+        click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
+        click.option("--group", metavar="COL", help="Column that says which graphs belong to one person."),
+    ]
+)
+
+#: How methods are judged.
+protocol_options = _together(
+    [
+        click.option("--protocol", type=click.Choice(PROTOCOL_NAMES), default="nested", show_default=True),
+        click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation."),
+        click.option("--folds", type=click.IntRange(2), default=3, show_default=True),
+        click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries; 1: no search."),
+    ]
+)
+
+#: Where and how jobs run.
+run_options = _together(
+    [
+        click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: cores); 0: in this process."),
+        click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler."),
+        click.option("--cluster", metavar="local:N", help="Start a Dask cluster of N workers here and run on it."),
+        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Limit per job."),
+        click.option("--memory-limit", type=Bytes(), help="Limit per job (Linux)."),
+        click.option("--device", help="cpu, cuda, ... for the methods that have a device."),
+        click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="isocapsnet-results"),
+        click.option("--retry-failed/--no-retry-failed", default=True, help="Try failed jobs again (default)."),
+        click.option("--dry-run", is_flag=True, help="Count jobs and estimate the time; run nothing."),
+    ]
+)
