@@ -1,0 +1,1 @@
+"""From a fitted network to regions, stability and evidence."""
