@@ -13,13 +13,9 @@ from isocapsnet.datasets.synthetic import make_planted_graphs
 EFFECTS = ("existence", "orientation", "null")
 
 
-@given(
-    st.sampled_from(EFFECTS), st.integers(2, 30), st.integers(3, 5), st.integers(5, 23), st.integers(0, 2**31)
-)
+@given(st.sampled_from(EFFECTS), st.integers(2, 30), st.integers(3, 5), st.integers(5, 23), st.integers(0, 2**31))
 def test_graphs_are_symmetric_float32_with_two_classes(effect, n_graphs, kernel_size, n_nodes, seed):
-    planted = make_planted_graphs(
-        n_graphs, n_nodes, kernel_size=kernel_size, effect=effect, random_state=seed
-    )
+    planted = make_planted_graphs(n_graphs, n_nodes, kernel_size=kernel_size, effect=effect, random_state=seed)
     assert planted.graphs.shape == (n_graphs, n_nodes, n_nodes)
     assert planted.graphs.dtype == np.float32
     assert np.array_equal(planted.graphs, planted.graphs.swapaxes(1, 2))
@@ -55,9 +51,7 @@ def test_noise_free_orientation_differs_only_by_permuting_the_planted_blocks(see
 def test_only_the_identity_maps_a_pattern_onto_itself(seed, kernel_size):
     planted = make_planted_graphs(4, 12, kernel_size=kernel_size, n_patterns=2, random_state=seed)
     for _, pattern, _ in planted.truth:
-        order = [
-            p for p in permutations(range(kernel_size)) if np.array_equal(pattern[np.ix_(p, p)], pattern)
-        ]
+        order = [p for p in permutations(range(kernel_size)) if np.array_equal(pattern[np.ix_(p, p)], pattern)]
         assert order == [tuple(range(kernel_size))]
         assert np.array_equal(pattern, pattern.T)
         assert np.abs(pattern).max() == 1
@@ -144,9 +138,7 @@ def test_sites_are_even_and_shift_edges_by_the_stated_amount():
 
 def test_extensions_switched_off_change_nothing():
     plain = make_planted_graphs(30)
-    assert np.array_equal(
-        plain.graphs, make_planted_graphs(30, n_sites=3, site_effect=0.0, missing_nodes=0).graphs
-    )
+    assert np.array_equal(plain.graphs, make_planted_graphs(30, n_sites=3, site_effect=0.0, missing_nodes=0).graphs)
     assert plain.sites.tolist() == [0] * 30
 
 

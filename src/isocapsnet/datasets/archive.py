@@ -72,15 +72,8 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
             if compressed > _COMPRESSED_IN_MEMORY_BYTES:
                 return read_archive(_unpacked(path, archive, members))
             return {info.filename.removesuffix(".npy"): _read_member(path, archive, info) for info in members}
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"{path.name} is not a readable .npz file ({error}); it may be incomplete.") from error
-    except (ValueError, EOFError, OSError, zlib.error, MemoryError) as error:
-        if isinstance(error, InputError | FileNotFoundError):
-            raise
-        raise InputError(
-            f"{path.name} holds a member that is no plain array ({error}); "
-            "save numbers and strings only, without pickled objects."
-        ) from error
 
 
 def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
@@ -93,6 +86,16 @@ def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    try:
+        return _read_or_map(path, archive, info)
+    except (ValueError, MemoryError) as error:
+        raise InputError(
+            f"{path.name}: the array {info.filename.removesuffix('.npy')} cannot be read ({error}); "
+            "save numbers and texts only, without pickled objects."
+        ) from error
+
+
+def _read_or_map(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(info) as member:
         if info.compress_type != zipfile.ZIP_STORED or info.file_size < _MAPPED_BYTES:
             return npy.read_array(member, allow_pickle=False)

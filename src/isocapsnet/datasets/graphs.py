@@ -300,7 +300,7 @@ class BrainGraphs:
         subjects, counts = np.unique(self.subjects, return_counts=True)
         if (counts > 1).any():
             raise InputError(
-                f"Subject {subjects[counts > 1][0]!r} occurs {counts.max()} times; subjects must be unique."
+                f"Subject '{subjects[counts.argmax()]}' occurs {counts.max()} times; subjects must be unique."
             )
 
 

@@ -99,10 +99,14 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
-    if path.suffix == ".npz" and is_saved_graphs(arrays := read_archive(path)):
-        return _read_saved(BrainGraphs.from_arrays(arrays), options, findings)
-    study = _exclude(_read_study(path, options, findings), options, findings)
-    return assemble(study, findings, atlas=options.atlas, name=path.stem)
+    if path.suffix == ".npz":
+        arrays = read_archive(path)
+        if is_saved_graphs(arrays):
+            return _read_saved(BrainGraphs.from_arrays(arrays), options, findings)
+        study = read_npz(path, arrays, options)
+    else:
+        study = _read_study(path, options, findings)
+    return assemble(_exclude(study, options, findings), findings, atlas=options.atlas, name=path.stem)
 
 
 def _read_study(path: Path, options: ReadOptions, findings: Findings) -> Study:
@@ -111,8 +115,6 @@ def _read_study(path: Path, options: ReadOptions, findings: Findings) -> Study:
         if folds := find_folds(path):
             return read_folds(folds, findings)
         return read_tudataset(path, findings) if find_prefix(path) else read_folder(path, options, findings)
-    if path.suffix == ".npz":
-        return read_npz(path, options)
     if path.suffix == ".mat":
         return read_mat_stack(path, options)
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):

@@ -9,7 +9,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.archive import read_archive
 from isocapsnet.datasets.formats.matlab import find_stack, read_mat
 from isocapsnet.datasets.graphs import read_folds
 from isocapsnet.datasets.study import ReadOptions, Study
@@ -19,13 +18,12 @@ _SUBJECTS = ("subjects", "subject", "subject_ids", "ids", "participant_id")
 _SITES = ("sites", "site")
 
 
-def read_npz(path: Path, options: ReadOptions) -> Study:
-    """Read an ``.npz`` with the keys ``adjacency``, ``labels`` and, optionally, others.
+def read_npz(path: Path, arrays: Mapping[str, NDArray[Any]], options: ReadOptions) -> Study:
+    """The study in the arrays of an ``.npz`` with the keys ``adjacency``, ``labels`` and, optionally, others.
 
     Optional keys: ``subjects``, ``sites``, ``node_names``, ``coordinates``, ``test_index_fold_1``...; every other
     array of one value per graph is a covariate.
     """
-    arrays = read_archive(path)
     if "adjacency" not in arrays:
         raise InputError(f"{path.name} has no array named adjacency; it has {', '.join(arrays) or 'none at all'}.")
     return _read_stack(path, arrays["adjacency"], arrays, options)

@@ -1,0 +1,214 @@
+"""BrainGraphs keeps what it is given, refuses what does not belong together, and cannot be changed."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import Atlas, load_atlas
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.labels import encode_labels
+
+from .conftest import make_study
+
+
+def assert_equal(first: BrainGraphs, second: BrainGraphs) -> None:
+    assert first.digest() == second.digest()
+    assert np.array_equal(first.adjacency, second.adjacency)
+    assert first.adjacency.dtype == second.adjacency.dtype
+    assert np.array_equal(first.labels, second.labels)
+    assert first.label_names == second.label_names
+    assert first.subjects.tolist() == second.subjects.tolist()
+    assert first.sites.tolist() == second.sites.tolist()
+    pd.testing.assert_frame_equal(first.covariates, second.covariates)
+    assert [fold.tolist() for fold in first.folds] == [fold.tolist() for fold in second.folds]
+    assert first.atlas.node_names == second.atlas.node_names
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(2, 9),
+    st.integers(1, 7),
+    st.sampled_from(["float32", "float64", "float16", "int16", "uint8", "bool", ">f4"]),
+    st.integers(0, 99),
+)
+def test_what_is_saved_is_loaded(tmp_path_factory, n_graphs, n_nodes, dtype, seed):
+    data = make_study(n_graphs, n_nodes, dtype, seed)
+    path = tmp_path_factory.mktemp("saved") / "study.npz"
+    data.save(path)
+    assert_equal(BrainGraphs.load(path), data)
+
+
+def test_time_series_of_different_length_are_saved_and_loaded(tmp_path):
+    rng = np.random.default_rng(0)
+    series = [rng.normal(size=(length, 5)).astype(np.float32) for length in (10, 7, 12)]
+    data = BrainGraphs(time_series=series, labels=["a", "b", "a"])
+    data.save(tmp_path / "series.npz")
+    loaded = BrainGraphs.load(tmp_path / "series.npz")
+    assert loaded.adjacency is None
+    assert all(np.array_equal(a, b) for a, b in zip(series, loaded.time_series, strict=True))
+    assert loaded.digest() == data.digest()
+    assert loaded.subset([2, 0]).time_series[0].shape == (12, 5)
+
+
+def test_nothing_can_be_changed(study):
+    with pytest.raises(AttributeError, match="immutable; use replace"):
+        study.labels = [0]
+    for array in (study.adjacency, study.labels, study.subjects, study.sites, *study.folds):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[0]
+    with pytest.raises(TypeError):
+        study.exclusions["x"] = "y"
+    before = study.digest()
+    study.covariates.loc[:, "age"] = 0
+    study.passport["digest"] = "changed"
+    assert study.covariates["age"].iloc[0] != 0
+    assert study.passport["digest"] == before
+
+
+def test_labels_without_a_value_are_kept_as_unlabelled(study):
+    assert study.labels.tolist()[:3] == [-1, 1, 0]
+    assert study.label_names == ("-1", "1")
+    assert study.passport["n_unlabelled"] == 1
+    assert study.class_counts.tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("values", "codes", "names"),
+    [
+        ([1, -1, 1], [1, 0, 1], ("-1", "1")),
+        (["10", "9", "n/a"], [1, 0, -1], ("9", "10")),
+        (["patient", "control", ""], [1, 0, -1], ("control", "patient")),
+        ([1.0, 2.0, np.nan], [0, 1, -1], ("1", "2")),
+        ([True, False, None], [1, 0, -1], ("False", "True")),
+        (np.array([0, 2], dtype=np.uint8), [0, 1], ("0", "2")),
+    ],
+)
+def test_labels_are_coded_in_the_order_of_their_values(values, codes, names):
+    got_codes, got_names = encode_labels(values)
+    assert got_codes.tolist() == codes
+    assert got_names == names
+
+
+def test_fractional_labels_are_refused():
+    with pytest.raises(InputError, match=r"0\.5 is a fractional number"):
+        encode_labels([0.5, 1])
+
+
+def test_subset_takes_everything_along(study):
+    part = study.subset([4, 0, 7], reason="movement")
+    assert part.subjects.tolist() == study.subjects[[4, 0, 7]].tolist()
+    assert np.array_equal(part.adjacency, study.adjacency[[4, 0, 7]])
+    assert part.covariates.index.tolist() == part.subjects.tolist()
+    assert part.sites.tolist() == study.sites[[4, 0, 7]].tolist()
+    assert [fold.tolist() for fold in part.folds] == [[1], [0, 2], []]
+    assert len(part.exclusions) == 9
+    assert part.exclusions[study.subjects[1]] == "movement"
+    mask = np.zeros(12, dtype=bool)
+    mask[[4, 7]] = True
+    assert study.subset(mask).subjects.tolist() == study.subjects[[4, 7]].tolist()
+
+
+def test_passport_states_what_a_slow_look_finds():
+    graphs = make_study(5, 6).adjacency.copy()
+    graphs[2, 3] = graphs[2, :, 3] = 0
+    graphs[4, 0, 1] += 0.5
+    passport = BrainGraphs(graphs, [0, 0, 1, 1, None], name="known").passport
+    edges = graphs[:, ~np.eye(6, dtype=bool)]
+    facts = passport["graphs"]
+    assert facts["min"] == graphs.min()
+    assert facts["max"] == graphs.max()
+    assert facts["largest_asymmetry"] == pytest.approx(0.5)
+    assert facts["symmetric"] is False
+    assert facts["diagonal"] == {"min": graphs.diagonal(0, 1, 2).min(), "max": graphs.diagonal(0, 1, 2).max()}
+    assert facts["density"]["mean"] == pytest.approx((edges != 0).mean())
+    assert facts["negative_share"] == pytest.approx((edges < 0).mean())
+    assert facts["n_nodes_without_signal"] == 1
+    assert facts["n_graphs_with_nodes_without_signal"] == 1
+    assert passport["classes"] == {"0": 2, "1": 2}
+    assert json.loads(json.dumps(passport)) == passport
+
+
+def test_digest_depends_on_content_and_on_nothing_else(study):
+    graphs = np.array(study.adjacency)
+    assert study.replace(name="other", atlas=None, handled={"x": ["y"]}).digest() == study.digest()
+    assert study.replace(adjacency=np.asfortranarray(graphs)).digest() == study.digest()
+    assert study.replace(adjacency=graphs.astype(">f8")).digest() == study.digest()
+    graphs[3, 2, 1] += 1e-9
+    changed = [
+        study.replace(adjacency=graphs),
+        study.replace(labels=np.zeros(12, dtype=int)),
+        study.replace(label_names=("a", "b")),
+        study.replace(subjects=[f"s{i}" for i in range(12)]),
+        study.replace(sites=None),
+        study.replace(covariates=study.covariates.assign(age=1.0)),
+        study.replace(folds=()),
+        study.subset(np.arange(11)),
+    ]
+    assert len({data.digest() for data in [study, *changed]}) == 9
+
+
+@pytest.mark.parametrize("n_nodes", [6, 120], ids=["read", "mapped"])
+def test_a_file_changed_after_saving_is_noticed(tmp_path, n_nodes):
+    study = make_study(12, n_nodes)
+    path = tmp_path / "study.npz"
+    study.save(path)
+    content = bytearray(path.read_bytes())
+    content[content.find(study.adjacency[5].tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="changed after it was saved|Bad CRC"):
+        BrainGraphs.load(path).describe()
+
+
+def test_describe_and_representations_are_short(study):
+    text = study.describe()
+    assert "12 of 6 nodes" in text
+    assert "-1: 5, 1: 6" in text
+    assert "unlabelled        1" in text
+    assert len(study._repr_html_()) < 200
+    assert "<script" not in study.replace(name="<script>")._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"labels": [1, 2]}, "12 graphs but 2 labels"),
+        ({"labels": np.full(12, 5)}, "indices into the 2 label names"),
+        ({"subjects": ["a"] * 12}, "'a' occurs 12 times"),
+        ({"sites": ["x"]}, "12 graphs but 1 sites"),
+        ({"covariates": pd.DataFrame({"age": [1]})}, "12 graphs but 1 rows of covariates"),
+        ({"folds": [[0, 99]]}, "Fold 1 names graph 99"),
+        ({"folds": [[0, 0]]}, "Fold 1 must list each"),
+        ({"atlas": Atlas(["one"], name="small")}, "'small' has 1 nodes but the graphs have 6"),
+        ({"adjacency": None}, "needs graphs or time series"),
+        ({"adjacency": np.zeros((12, 6, 5))}, "must be square"),
+        ({"time_series": [np.zeros((9, 4))] * 12}, "Graphs have 6 nodes but time series have 4"),
+        ({"time_series": [np.zeros((9, 6))] * 3}, "12 graphs but 3 time series"),
+        ({"time_series": [np.full((9, 6), np.nan)] * 12}, "missing or infinite"),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused(study, changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        study.replace(**changes)
+
+
+def test_atlases_have_names_and_plausible_coordinates():
+    for name, n_nodes in (("aal90", 90), ("aal116", 116), ("dk82", 82)):
+        atlas = load_atlas(name)
+        assert len(atlas) == n_nodes == len(set(atlas.node_names))
+        assert np.abs(atlas.coordinates).max() < 110
+    left = [name.endswith(".L") for name in load_atlas("aal90").node_names]
+    assert (load_atlas("aal90").coordinates[left, 0] < 0).all()
+    with pytest.raises(InputError, match="atlas='aal' is unknown"):
+        load_atlas("aal")
+
+
+def test_atlas_tables_agree_with_their_source(shared_data):
+    for name in ("aal90", "aal116", "dk82"):
+        with np.load(shared_data / f"coords_{name}.npz") as source:
+            assert load_atlas(name).node_names == tuple(source["names"])
+            np.testing.assert_allclose(load_atlas(name).coordinates, source["coordinates"], atol=0.0051)
