@@ -35,7 +35,7 @@ def excel_export(data, root):
     """Semicolons, decimal commas, a header and an index column; ids with a prefix in the file names only."""
     folder = root / "study"
     folder.mkdir()
-    for subject, graph in zip(data.subjects, data.adjacency):
+    for subject, graph in zip(data.subjects, data.adjacency, strict=True):
         frame = pd.DataFrame(graph, index=data.atlas.node_names, columns=data.atlas.node_names)
         frame.to_csv(folder / f"connectome_{int(subject):07}_final.csv", sep=";", decimal=",")
     writers.write_participants(data, folder / "participants.csv", prefix="", sep=";")
@@ -57,7 +57,7 @@ def graphml(data, root):
 def auckland_collection(data, root):
     """One folder per subject with several atlases and time series, and a metadata table."""
     folder = root / "taowu"
-    for subject, graph in zip(data.subjects, data.adjacency):
+    for subject, graph in zip(data.subjects, data.adjacency, strict=True):
         place = folder / f"sub-{subject}"
         place.mkdir(parents=True)
         savemat(place / f"sub-{subject}_AAL116_correlation_matrix.mat", {"data": graph})
@@ -122,7 +122,7 @@ def test_files_with_all_subjects_need_no_option(tmp_path, study):
 
 def test_classes_in_subject_ids_and_folder_names(tmp_path, study):
     ids = [f"{('patient', 'control')[i % 2]}{i:03}" for i in range(12)]
-    for subject, graph in zip(ids, study.adjacency):
+    for subject, graph in zip(ids, study.adjacency, strict=True):
         folder = tmp_path / "study" / subject[:7]
         folder.mkdir(parents=True, exist_ok=True)
         writers.write_matrix(graph, folder / f"sub-{subject}_AAL116_correlation_matrix.csv")

@@ -40,7 +40,9 @@ def write_matrix(matrix: np.ndarray, path: Path) -> None:
 def write_folder(data: BrainGraphs, folder: Path, suffix: str) -> Path:
     """One matrix, or one time series, per subject."""
     folder.mkdir(parents=True)
-    for subject, matrix in zip(data.subjects, data.adjacency if data.time_series is None else data.time_series):
+    for subject, matrix in zip(
+        data.subjects, data.adjacency if data.time_series is None else data.time_series, strict=True
+    ):
         write_matrix(matrix, folder / f"{subject}{suffix}")
     write_participants(data, folder / "participants.tsv", prefix="")
     return folder
@@ -50,7 +52,7 @@ def write_xcp_d(data: BrainGraphs, bids: Path) -> Path:
     """XCP-D derivatives inside a BIDS dataset: relmat with node names, time series and quality files beside it."""
     root = bids / "derivatives" / "xcp_d"
     names = data.atlas.node_names
-    for subject, matrix in zip(data.subjects, data.adjacency):
+    for subject, matrix in zip(data.subjects, data.adjacency, strict=True):
         folder = root / f"sub-{subject}" / "func"
         folder.mkdir(parents=True)
         stem = f"sub-{subject}_task-rest_space-MNI152NLin2009cAsym_seg-Toy"
@@ -69,7 +71,7 @@ def write_xcp_d(data: BrainGraphs, bids: Path) -> Path:
 
 def write_giga_connectome(data: BrainGraphs, root: Path) -> Path:
     """giga_connectome derivatives: relmat without names of rows, sessions in folders and file names."""
-    for subject, matrix in zip(data.subjects, data.adjacency):
+    for subject, matrix in zip(data.subjects, data.adjacency, strict=True):
         folder = root / f"sub-{subject}" / "ses-1" / "func"
         folder.mkdir(parents=True)
         stem = f"sub-{subject}_ses-1_task-rest_seg-Toy7Networks"
@@ -144,7 +146,7 @@ def write_tudataset(data: BrainGraphs, folder: Path) -> Path:
 
 def write_graphml(data: BrainGraphs, folder: Path) -> Path:
     folder.mkdir()
-    for subject, graph in zip(data.subjects, data.adjacency):
+    for subject, graph in zip(data.subjects, data.adjacency, strict=True):
         root = ElementTree.Element("graphml", xmlns="http://graphml.graphdrawing.org/xmlns")
         ElementTree.SubElement(root, "key", {"id": "d0", "for": "node", "attr.name": "region", "attr.type": "string"})
         ElementTree.SubElement(root, "key", {"id": "d1", "for": "edge", "attr.name": "weight", "attr.type": "double"})
@@ -162,7 +164,7 @@ def write_graphml(data: BrainGraphs, folder: Path) -> Path:
 def as_geometric(data: BrainGraphs) -> list[SimpleNamespace]:
     """What a PyTorch Geometric Data has, as plain attributes."""
     items = []
-    for graph, code in zip(data.adjacency, data.labels):
+    for graph, code in zip(data.adjacency, data.labels, strict=True):
         index = np.argwhere(graph).T
         label = None if code < 0 else np.array([int(data.label_names[code])])
         items.append(SimpleNamespace(edge_index=index, edge_attr=graph[tuple(index)], num_nodes=len(graph), y=label))

@@ -86,19 +86,20 @@ def assemble(study: Study, findings: Findings, *, atlas: str | None = None, name
             f"Subject {subject!r} has {len(where)} matrices ({', '.join(where[:3])}); keep one, or choose with "
             "--select a part of the file name that only one of them has."
         )
-    matrices: Any = study.matrices
-    node_names = None
-    if not isinstance(matrices, np.ndarray):
-        matrices, node_names = _align_nodes(study, findings)
-        matrices = _check_shapes(matrices, study, findings)
-    elif study.node_names:
-        node_names = study.node_names[0]
-    if findings.errors:
-        return None
-    matrices = _mend_series(matrices, study, findings) if study.is_series else _mend_graphs(matrices, study, findings)
+    node_names: Sequence[str] | None
+    if isinstance(study.matrices, np.ndarray):
+        matrices: Any = _mend_stack(study.matrices, study.sources, findings)
+        node_names = study.node_names[0] if study.node_names else None
+    else:
+        aligned, node_names = _align_nodes(study, findings)
+        mend = _mend_series if study.is_series else _mend_graph
+        matrices = [mend(one, source, findings) for one, source in zip(aligned, study.sources, strict=True)]
+        _check_shapes(matrices, study, findings)
     codes, label_names = _encode(study, findings)
     if findings.errors:
         return None
+    if isinstance(matrices, list) and not study.is_series:
+        matrices = np.stack(matrices)
     n_nodes = matrices[0].shape[1]
     return BrainGraphs(
         None if study.is_series else matrices,
@@ -119,21 +120,20 @@ def assemble(study: Study, findings: Findings, *, atlas: str | None = None, name
 def _align_nodes(study: Study, findings: Findings) -> tuple[list[NDArray[Any]], Sequence[str] | None]:
     """Bring matrices whose files name their nodes into one node order."""
     named: list[Sequence[str]] = [names for names in study.node_names or () if names is not None]
-    if len(named) < len(study.matrices):
+    if len(named) < len(study.matrices) or not named:
         return list(study.matrices), None
     longest = max(named, key=len)
     reference = list(longest)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
     for matrix, names, source in zip(study.matrices, named, study.sources, strict=True):
-        if list(names) != reference:
-            unknown = [node for node in names if node not in index]
-            if unknown or len(set(names)) != len(names):
-                findings.errors.append(
-                    f"{source} names nodes that the other files do not have ({', '.join(unknown[:3]) or 'one twice'}); "
-                    "all subjects need the same atlas."
-                )
-                continue
+        unknown = [node for node in names if node not in index]
+        if unknown or len(set(names)) != len(names):
+            findings.errors.append(
+                f"{source} names nodes that the other files do not have ({', '.join(unknown[:3]) or 'one twice'}); "
+                "all subjects need the same atlas."
+            )
+        elif list(names) != reference and (study.is_series or len(matrix) == len(names)):
             order = [index[node] for node in names]
             full = np.zeros((len(matrix) if study.is_series else len(reference), len(reference)))
             full[(slice(None), order) if study.is_series else np.ix_(order, order)] = matrix
@@ -144,55 +144,29 @@ def _align_nodes(study: Study, findings: Findings) -> tuple[list[NDArray[Any]], 
     return aligned, reference
 
 
-def _check_shapes(matrices: list[NDArray[Any]], study: Study, findings: Findings) -> Any:
-    """Refuse files of other node counts; return one array for graphs, a list for time series."""
-    if not matrices or findings.errors:
-        return matrices
-    common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)[0][0]
+def _check_shapes(matrices: Sequence[NDArray[Any]], study: Study, findings: Findings) -> None:
+    """Refuse files of other node counts."""
+    common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)
     for matrix, source in zip(matrices, study.sources, strict=True):
         rows, columns = matrix.shape
         if not study.is_series and rows != columns:
             findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
-        elif columns != common:
+        elif columns != common[0][0]:
             findings.errors.append(
-                f"{source} has {columns} nodes but most files have {common}; all subjects need the same atlas."
+                f"{source} has {columns} nodes but most files have {common[0][0]}; all subjects need the same atlas."
             )
         elif study.is_series and rows < 2:
             findings.errors.append(f"{source} has {rows} time point; at least 2 are needed.")
-    return matrices if study.is_series or findings.errors else np.stack(matrices)
 
 
-def _mend_graphs(graphs: NDArray[Any], study: Study, findings: Findings) -> NDArray[Any]:
-    """Fill nodes without signal and missing diagonals with zeros, mirror triangular matrices, refuse other gaps.
-
-    The array is copied only when something must be mended, so that a clean memory map stays one.
-    """
-    mended: dict[int, NDArray[Any]] = {}
-    diagonal = np.eye(graphs.shape[1], dtype=bool)
+def _mend_stack(graphs: NDArray[Any], sources: Sequence[str], findings: Findings) -> NDArray[Any]:
+    """Mend the graphs that need it; the array is copied only then, so that a clean memory map stays one."""
+    mended = {}
     for start, chunk in iter_chunks(graphs):
-        finite = np.isfinite(chunk) if chunk.dtype.kind == "f" else np.ones(chunk.shape, dtype=bool)
+        finite = np.isfinite(chunk).all(axis=(1, 2))
         upper, lower = np.triu(chunk != 0, k=1).any(axis=(1, 2)), np.tril(chunk != 0, k=-1).any(axis=(1, 2))
-        for i in np.flatnonzero(~finite.all(axis=(1, 2)) | (upper != lower)).tolist():
-            graph, source = np.array(chunk[i]), study.sources[start + i]
-            gaps = ~finite[i]
-            silent = (gaps | diagonal).all(axis=0) & (gaps | diagonal).all(axis=1) & gaps.any(axis=0)
-            if silent.any():
-                findings.handle("nodes without signal (missing values) set to 0", source)
-            elif (gaps & diagonal).any():
-                findings.handle("missing or infinite diagonal set to 0", source)
-            gaps &= ~(silent[:, None] | silent[None, :] | diagonal)
-            if gaps.any():
-                row, column = np.argwhere(gaps)[0]
-                findings.errors.append(
-                    f"{source} has the value {graph[row, column]} at row {row + 1}, column {column + 1}; "
-                    "fill the gap or leave the subject out with --exclude."
-                )
-                continue
-            graph[~finite[i]] = 0
-            if upper[i] != lower[i]:
-                graph = graph + np.where(diagonal, 0, graph.T).astype(graph.dtype)
-                findings.handle("triangular matrix mirrored", source)
-            mended[start + i] = graph
+        for i in np.flatnonzero(~finite | (upper != lower)).tolist():
+            mended[start + i] = _mend_graph(chunk[i], sources[start + i], findings)
     if not mended:
         return graphs
     copy = np.array(graphs)
@@ -200,23 +174,45 @@ def _mend_graphs(graphs: NDArray[Any], study: Study, findings: Findings) -> NDAr
     return copy
 
 
-def _mend_series(series: list[NDArray[Any]], study: Study, findings: Findings) -> list[NDArray[Any]]:
-    """Fill columns without any value with zeros; refuse other gaps."""
-    mended = []
-    for one, source in zip(series, study.sources, strict=True):
-        gaps = ~np.isfinite(one)
-        silent = gaps.all(axis=0)
-        if gaps[:, ~silent].any():
-            row, column = np.argwhere(gaps & ~silent)[0]
+def _mend_graph(graph: NDArray[Any], source: str, findings: Findings) -> NDArray[Any]:
+    """Set nodes without signal and missing diagonals to 0, mirror a triangular matrix, refuse other gaps."""
+    if graph.shape[0] != graph.shape[1]:
+        return graph
+    gaps = ~np.isfinite(graph)
+    diagonal = np.eye(len(graph), dtype=bool)
+    if gaps.any():
+        is_silent = (gaps | diagonal).all(axis=0) & (gaps | diagonal).all(axis=1) & gaps.any(axis=0)
+        others = gaps & ~(is_silent[:, None] | is_silent[None, :] | diagonal)
+        if others.any():
+            row, column = np.argwhere(others)[0]
             findings.errors.append(
-                f"{source} has the value {one[row, column]} at time point {row + 1}, node {column + 1}; "
-                "interpolate it or leave the subject out with --exclude."
+                f"{source} has the value {graph[row, column]} at row {row + 1}, column {column + 1}; "
+                "fill the gap or leave the subject out with --exclude."
             )
-        if silent.any():
-            findings.handle("nodes without signal (missing values) set to 0", source)
-            one = np.where(silent, 0, one)
-        mended.append(one)
-    return mended
+            return graph
+        what = "nodes without signal (missing values)" if is_silent.any() else "missing or infinite diagonal"
+        findings.handle(f"{what} set to 0", source)
+        graph = np.where(gaps, 0, graph).astype(graph.dtype)
+    if np.triu(graph, k=1).any() != np.tril(graph, k=-1).any():
+        findings.handle("triangular matrix mirrored", source)
+        graph = np.where(diagonal, graph, graph + graph.T).astype(graph.dtype)
+    return graph
+
+
+def _mend_series(series: NDArray[Any], source: str, findings: Findings) -> NDArray[Any]:
+    """Set columns without any value to 0; refuse other gaps."""
+    gaps = ~np.isfinite(series)
+    is_silent = gaps.all(axis=0)
+    if gaps[:, ~is_silent].any():
+        row, column = np.argwhere(gaps & ~is_silent)[0]
+        findings.errors.append(
+            f"{source} has the value {series[row, column]} at time point {row + 1}, node {column + 1}; "
+            "interpolate it or leave the subject out with --exclude."
+        )
+    elif is_silent.any():
+        findings.handle("nodes without signal (missing values) set to 0", source)
+        return np.where(is_silent, 0, series)
+    return series
 
 
 def _encode(study: Study, findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -49,9 +49,9 @@ def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]
     header = None
     if _is_header(first, second):
         header, lines = first, lines[1:]
-    values = _parse(path, lines, delimiter)
-    if not len(values):
+    if not lines:
         raise InputError(f"{path.name} has a header but no numbers.")
+    values = _parse(path, lines, delimiter)
     while _has_index(header, values):
         values = values.iloc[:, 1:]
         header = header[-values.shape[1] :] if header else None
@@ -80,8 +80,9 @@ def _is_numbering(cells: list[str]) -> bool:
 def _is_header(first: list[str], second: list[str]) -> bool:
     if len(second) == len(first) + 1:
         return True
-    names = first[1:] if first[0].lower() in _INDEX_TITLES else first
-    return not all(map(_is_number, names)) or (len(names) > 1 and _is_numbering(names))
+    has_title = len(first) > 1 and (first[0].lower() in _INDEX_TITLES or not _is_number(first[0]))
+    names = first[1:] if has_title else first
+    return not all(map(_is_number, names)) or (len(names) > 2 and _is_numbering(names))
 
 
 def _parse(path: Path, lines: list[str], delimiter: str) -> pd.DataFrame:
