@@ -25,6 +25,8 @@ _STAND_INS = {
     ("numpy", "ndarray"): "ndarray",
     ("numpy", "dtype"): "dtype",
     ("_codecs", "encode"): "encode",
+    ("__builtin__", "bytes"): "empty bytes",
+    ("builtins", "bytes"): "empty bytes",
     **{(f"numpy.{core}.multiarray", "_reconstruct"): "reconstruct" for core in ("core", "_core")},
     **{(f"numpy.{core}.multiarray", "scalar"): "scalar" for core in ("core", "_core")},
     **{(f"numpy.{core}.numeric", "_frombuffer"): "frombuffer" for core in ("core", "_core")},
@@ -103,6 +105,8 @@ class _Builder:
         if isinstance(item, dict):
             return {self.build(key): self.build(value) for key, value in item.items()}
         if isinstance(item, _Recipe):
+            if item.kind == "empty bytes" and item.arguments == ():
+                return b""
             if item.kind == "encode":
                 text, encoding = item.arguments
                 if encoding not in ("latin1", "latin-1"):
