@@ -61,11 +61,21 @@ def _call(builder: ir.IRBuilder, name: str, args: list[ir.Value]) -> ir.Value:
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}"), args)
 
 
-def _pointer(context: Any, builder: ir.IRBuilder, array: Any, args: Any, vector: ir.VectorType) -> ir.Value:
-    """Where vector ``args[1]`` of the array ``args[0]`` begins."""
+def _pointer(context: Any, builder: ir.IRBuilder, array: Any, args: Any, vector: ir.VectorType, unit: int) -> ir.Value:
+    """The vector that begins ``args[1]`` units into the array ``args[0]``."""
     data = context.make_array(array)(context, builder, args[0]).data
-    offset = builder.mul(args[1], ir.Constant(args[1].type, vector.count))
+    offset = builder.mul(args[1], ir.Constant(args[1].type, unit))
     return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
+
+
+@intrinsic
+def lanes(typingctx: Any, array: Any) -> Typed:
+    """How many numbers a vector of the array's dtype holds: a constant to the compiler, unlike ``itemsize``."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return ir.Constant(ir.IntType(64), Vector.of(array.dtype).lanes)
+
+    return types.int64(array), generate
 
 
 @intrinsic
@@ -74,7 +84,19 @@ def load(typingctx: Any, array: Any, i: types.Integer) -> Typed:
     vector = Vector.of(array.dtype)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        pointer = _pointer(context, builder, array, args, context.get_value_type(vector))
+        pointer = _pointer(context, builder, array, args, context.get_value_type(vector), vector.lanes)
+        return builder.load(pointer, align=array.dtype.bitwidth // 8)
+
+    return vector(array, types.intp), generate
+
+
+@intrinsic
+def load_from(typingctx: Any, array: Any, start: types.Integer) -> Typed:
+    """The vector that begins at element ``start`` of an array."""
+    vector = Vector.of(array.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, context.get_value_type(vector), 1)
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
     return vector(array, types.intp), generate
@@ -85,11 +107,32 @@ def store(typingctx: Any, array: Any, i: types.Integer, value: Vector) -> Typed:
     """Overwrite vector ``i`` of an array."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        pointer = _pointer(context, builder, array, args, args[2].type)
+        pointer = _pointer(context, builder, array, args, args[2].type, value.lanes)
         builder.store(args[2], pointer, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), generate
+
+
+@intrinsic
+def get(typingctx: Any, array: Any, i: types.Integer) -> Typed:
+    """Element ``i >= 0`` of an array; Numba's own indexing tests every index for its sign."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.load(builder.gep(context.make_array(array)(context, builder, args[0]).data, [args[1]]))
+
+    return array.dtype(array, types.intp), generate
+
+
+@intrinsic
+def put(typingctx: Any, array: Any, i: types.Integer, value: Any) -> Typed:
+    """Overwrite element ``i >= 0`` of an array."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        builder.store(args[2], builder.gep(context.make_array(array)(context, builder, args[0]).data, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), generate
 
 
 @intrinsic
@@ -144,6 +187,17 @@ def earlier(typingctx: Any, a: Vector, b: Vector) -> Typed:
 
 
 @intrinsic
+def any_earlier(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    """Whether an index in any lane of ``a`` is smaller than the one in ``b``."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        mask = builder.bitcast(builder.icmp_signed("<", *args), ir.IntType(a.lanes))
+        return builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, 0))
+
+    return types.boolean(a, b), generate
+
+
+@intrinsic
 def index_where(typingctx: Any, a: Vector, floor: Vector, index: types.Integer, otherwise: Any) -> Typed:
     """``index`` where ``a >= floor``; elsewhere ``otherwise``, an index or a vector of indices."""
     indices = a.of_indices()
@@ -164,6 +218,19 @@ def _add(typingctx: Any, a: Vector, b: Vector) -> Typed:
     return a(a, b), generate
 
 
+@intrinsic
+def _subtract(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.fsub(*args)
+
+    return a(a, b), generate
+
+
+@overload(operator.sub, strict=False)
+def _overload_subtract(a: Any, b: Any) -> Any:
+    return (lambda a, b: _subtract(a, b)) if isinstance(a, Vector) and a == b else None
+
+
 @overload(operator.add, strict=False)
 def _overload_add(a: Any, b: Any) -> Any:
     return (lambda a, b: _add(a, b)) if isinstance(a, Vector) and a == b else None
@@ -172,7 +239,6 @@ def _overload_add(a: Any, b: Any) -> Any:
 @njit(cache=True, nogil=True)
 def empty(n: int, like: Any) -> Any:
     """Room for ``n`` vectors of the dtype of ``like``, so placed that no vector spans two cache lines."""
-    lanes = VECTOR_BYTES // like.itemsize
-    array = np.empty((n + 1) * lanes, dtype=like.dtype)
+    array = np.empty((n + 1) * lanes(like), dtype=like.dtype)
     offset = (-array.ctypes.data % VECTOR_BYTES) // like.itemsize
-    return array[offset : offset + n * lanes]
+    return array[offset : offset + n * lanes(like)]

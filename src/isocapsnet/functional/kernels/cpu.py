@@ -10,6 +10,7 @@ last three places are done at once, six permutations at a time, with their own p
 costs about six operations instead of k². A tile of windows, one per lane of a vector, is searched together.
 """
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -36,18 +37,28 @@ def _tree(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Returns
     -------
-    table : ndarray (k!, k), uint8
-        All permutations in table order.
+    table : ndarray (k!, max(k, 4)), uint8
+        All permutations in table order, behind the padding nodes.
     prefixes : ndarray (n_prefixes, max(k, 4)), uint8
         The nodes of each prefix, then the four free nodes in ascending order.
     changed : ndarray (n_prefixes,), int64
         First depth at which a prefix differs from the one before it.
     """
-    table = permutation_table(kernel_size).numpy().astype(np.uint8)
-    prefixes = table[::_LEAVES].copy() if kernel_size > _FREE else np.arange(_FREE, dtype=np.uint8)[None]
+    padding = max(0, _FREE - kernel_size)
+    table = np.empty((math.factorial(kernel_size), padding + kernel_size), dtype=np.uint8)
+    table[:, :padding] = np.arange(padding)
+    table[:, padding:] = padding + permutation_table(kernel_size).numpy()
+    prefixes = table[::_LEAVES].copy()
     changed = np.zeros(len(prefixes), dtype=np.int64)
     changed[1:] = (prefixes[1:] != prefixes[:-1]).argmax(axis=1)
     return table, prefixes, changed
+
+
+@lru_cache(maxsize=8)
+def _orders(kernel_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The node at each place and the place of each node, for every permutation: both uint8 ``(k!, k)``."""
+    table = permutation_table(kernel_size)
+    return table.numpy().astype(np.uint8), table.argsort(dim=1).numpy().astype(np.uint8)
 
 
 def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tensor]:
@@ -63,6 +74,7 @@ def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tens
         _on_grid(templates, max(0, _FREE - k)),
         tolerance.numpy(),
         *_tree(k),
+        k,
         stride,
         distance.view(n_graphs, n_templates, n * n).numpy(),
         permutation.view(n_graphs, n_templates, n * n).numpy(),
@@ -84,25 +96,31 @@ def backward(
     needs_templates: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients through the winning permutation alone, for graphs and for templates."""
-    n_templates, k, _ = templates.shape
-    table, *_ = _tree(k)
-    grad_graphs = torch.zeros(graphs.shape if needs_graphs else (0, 0, 0), dtype=graphs.dtype)
-    # One sum per graph, added up in order: the result does not depend on the number of threads.
-    parts = torch.zeros(len(graphs), n_templates, _STRIDE, _STRIDE, dtype=torch.float64)
+    k = templates.shape[-1]
+    table, places = _orders(k)
+    slopes = torch.where(distance > 0, grad_distance / distance, 0.0)  # at a perfect match, the zero sub-gradient
     arguments = (
-        grad_distance.contiguous().numpy(),
-        distance.numpy(),
+        slopes.contiguous().numpy(),
         permutation.numpy(),
         graphs.detach().contiguous().numpy(),
         _on_grid(templates, 0),
-        table,
         stride,
-        grad_graphs.numpy(),
-        parts.flatten(2).numpy(),
     )
-    parallel_ranges(lambda start, stop: _backward_graphs(*arguments, start, stop), len(graphs))
-    grad_templates = parts.sum(dim=0)[:, :k, :k].to(templates.dtype) if needs_templates else None
-    return grad_graphs if needs_graphs else None, grad_templates
+    grad_graphs = grad_templates = None
+    if needs_graphs:
+        grad_graphs = torch.zeros(graphs.shape, dtype=graphs.dtype)
+        parallel_ranges(
+            lambda start, stop: _backward_graphs(*arguments, table, grad_graphs.numpy(), start, stop), len(graphs)
+        )
+    if needs_templates:
+        # One sum per graph, added up in order: the result does not depend on the number of threads.
+        parts = torch.empty(len(graphs), len(templates), _STRIDE, _STRIDE, dtype=torch.float64)
+        parallel_ranges(
+            lambda start, stop: _backward_templates(*arguments, places, parts.flatten(2).numpy(), start, stop),
+            len(graphs),
+        )
+        grad_templates = parts.sum(dim=0)[:, :k, :k].to(templates.dtype)
+    return grad_graphs, grad_templates
 
 
 def _on_grid(templates: Tensor, padding: int) -> np.ndarray:
@@ -119,6 +137,7 @@ def _search_tiles(
     table: Any,
     prefixes: Any,
     changed: Any,
+    k: int,
     stride: int,
     distance: Any,
     permutation: Any,
@@ -126,15 +145,18 @@ def _search_tiles(
     stop: int,
 ) -> None:
     """Search the tiles ``start`` to ``stop`` of the batch; a tile is one vector of consecutive windows of a graph."""
-    k, size = table.shape[1], prefixes.shape[1]
-    lanes = simd.VECTOR_BYTES // graphs.itemsize
+    size = table.shape[1]
+    lanes = simd.lanes(graphs)
     n_windows = distance.shape[2]
     tiles_per_graph = -(-n_windows // lanes)
     tile = simd.empty(_STRIDE**2, graphs)
     levels = simd.empty((size - _FREE + 1) * _STRIDE**2, graphs)
     sums = simd.empty(size - _FREE + 1, graphs)
     triples = simd.empty(_STRIDE**3, graphs)
+    peaks = simd.empty(len(prefixes), graphs)
     winners = np.empty(lanes, dtype=np.int32)
+    lengths = simd.empty(1, graphs)
+    matched = simd.empty(_STRIDE**2, graphs)
     for i in range(start, stop):
         graph = i // tiles_per_graph
         first = (i - graph * tiles_per_graph) * lanes
@@ -143,14 +165,18 @@ def _search_tiles(
         for c in range(len(templates)):
             template = templates[c]
             _start_tree(template, tile, size, size - k, sums, levels, triples)
-            best, _ = _sweep(template, tile, k, prefixes, changed, sums, levels, triples, None)
+            best = _find_best(template, tile, k, prefixes, changed, sums, levels, triples, peaks)
             floor = simd.fma(simd.broadcast(-tolerance[c]), _sizes(tile, size), best)
-            _, first_tie = _sweep(template, tile, k, prefixes, changed, sums, levels, triples, floor)
-            simd.store(winners, 0, first_tie)
-            for t in range(count):
+            tied = _find_first(template, tile, k, prefixes, floor, sums, levels, triples, peaks)
+            simd.store(winners, 0, tied)
+            for t in range(lanes):
                 winner = winners[t] if winners[t] != _NEVER else 0  # input with NaN matches nothing
-                permutation[graph, c, first + t] = winner
-                distance[graph, c, first + t] = _distance(template, tile, table[winner], size - k, lanes, t)
+                _match(template, table[winner], t, matched)
+                if t < count:
+                    permutation[graph, c, first + t] = winner
+            simd.store(lengths, 0, _lengths(tile, matched, size))
+            for t in range(count):
+                distance[graph, c, first + t] = lengths[t]
 
 
 @njit(cache=True, nogil=True)
@@ -159,7 +185,7 @@ def _load_tile(graph: Any, k: int, pad: int, stride: int, first: int, count: int
 
     Entries of padding nodes and of unused lanes are zero.
     """
-    lanes = simd.VECTOR_BYTES // tile.itemsize
+    lanes = simd.lanes(tile)
     n = (len(graph) - k) // stride + 1
     if pad > 0 or count < lanes:
         tile[:] = 0
@@ -171,9 +197,12 @@ def _load_tile(graph: Any, k: int, pad: int, stride: int, first: int, count: int
         for a in range(k):
             source = graph[row * stride + a]
             for b in range(k):
-                target = ((pad + a) * _STRIDE + pad + b) * lanes + t
+                target = (pad + a) * _STRIDE + pad + b
+                if run == lanes and stride == 1:
+                    simd.store(tile, target, simd.load_from(source, column + b))
+                    continue
                 for i in range(run):
-                    tile[target + i] = source[(column + i) * stride + b]
+                    tile[target * lanes + t + i] = source[(column + i) * stride + b]
         t += run
 
 
@@ -202,6 +231,8 @@ def _start_tree(template: Any, tile: Any, size: int, pad: int, sums: Any, levels
             pair = simd.fma(simd.broadcast(template[x * _STRIDE + y]), pq, zero)
             pair = simd.fma(simd.broadcast(template[y * _STRIDE + x]), qp, pair)
             for z in range(size):
+                if z in (x, y):
+                    continue
                 three = simd.fma(simd.broadcast(template[x * _STRIDE + z]), pr, pair)
                 three = simd.fma(simd.broadcast(template[z * _STRIDE + x]), rp, three)
                 three = simd.fma(simd.broadcast(template[y * _STRIDE + z]), qr, three)
@@ -259,41 +290,65 @@ def _six(
     )
 
 
-@njit(cache=True, nogil=True)
-def _sweep(
-    template: Any, tile: Any, k: int, prefixes: Any, changed: Any, sums: Any, levels: Any, triples: Any, floor: Any
-) -> Any:
-    """Walk all permutations in table order.
+@njit(cache=True, nogil=True, forceinline=True)
+def _next_branch(i: int, x: int, u: int, v: int, w: int) -> Any:
+    """From branch ``i`` of the four free nodes, x then the others in ascending order, to the next."""
+    if i == 0:
+        return u, x, v, w
+    return (v, u, x, w) if i == 1 else (w, u, v, x)
 
-    Without a ``floor`` (compiled on its own): the best correlation in every lane. With one: the index of the first
-    permutation that reaches it.
-    """
+
+@njit(cache=True, nogil=True)
+def _find_best(
+    template: Any, tile: Any, k: int, prefixes: Any, changed: Any, sums: Any, levels: Any, triples: Any, peaks: Any
+) -> Any:
+    """The best correlation in every lane; that below prefix n goes to ``peaks[n]``."""
     size = prefixes.shape[1]
-    depth = size - _FREE
     branches = _FREE if k >= _FREE else 1  # a padding node stays in place
     best = simd.broadcast(template.dtype.type(-np.inf))
-    first = simd.index_where(best, best, _NEVER, _NEVER)
     for n in range(len(prefixes)):
         nodes = prefixes[n]
-        for m in range(changed[n], depth):
-            _descend(template, tile, nodes, m, sums, levels)
+        for depth in range(changed[n], size - _FREE):
+            _descend(template, tile, nodes, depth, sums, levels)
+        x, u, v, w = nodes[-4], nodes[-3], nodes[-2], nodes[-1]
+        peak = simd.broadcast(template.dtype.type(-np.inf))
         for i in range(branches):
-            x = nodes[depth + i]
-            u, v, w = nodes[depth + (i < 1)], nodes[depth + 1 + (i < 2)], nodes[depth + 2 + (i < 3)]
             six = _six(template, tile, size, sums, levels, triples, x, u, v, w)
-            if floor is None:
-                low, high = simd.maximum(six[0], six[1]), simd.maximum(six[2], six[3])
-                best = simd.maximum(best, simd.maximum(simd.maximum(low, high), simd.maximum(six[4], six[5])))
-            else:
-                index = n * _LEAVES + i * 6
-                found = simd.index_where(six[5], floor, index + 5, _NEVER)
-                found = simd.index_where(six[4], floor, index + 4, found)
-                found = simd.index_where(six[3], floor, index + 3, found)
-                found = simd.index_where(six[2], floor, index + 2, found)
-                found = simd.index_where(six[1], floor, index + 1, found)
-                found = simd.index_where(six[0], floor, index, found)
-                first = simd.earlier(first, found)
-    return best, first
+            low, high = simd.maximum(six[0], six[1]), simd.maximum(six[2], six[3])
+            peak = simd.maximum(peak, simd.maximum(simd.maximum(low, high), simd.maximum(six[4], six[5])))
+            x, u, v, w = _next_branch(i, x, u, v, w)
+        simd.store(peaks, n, peak)
+        best = simd.maximum(best, peak)
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _find_first(
+    template: Any, tile: Any, k: int, prefixes: Any, floor: Any, sums: Any, levels: Any, triples: Any, peaks: Any
+) -> Any:
+    """The first permutation that reaches ``floor`` in every lane; only prefixes with such a one are searched again."""
+    size = prefixes.shape[1]
+    branches = _FREE if k >= _FREE else 1
+    first = simd.index_where(floor, floor, _NEVER, _NEVER)
+    for n in range(len(prefixes)):
+        if not simd.any_earlier(simd.index_where(simd.load(peaks, n), floor, n * _LEAVES, _NEVER), first):
+            continue
+        nodes = prefixes[n]
+        for depth in range(size - _FREE):
+            _descend(template, tile, nodes, depth, sums, levels)
+        x, u, v, w = nodes[-4], nodes[-3], nodes[-2], nodes[-1]
+        for i in range(branches):
+            six = _six(template, tile, size, sums, levels, triples, x, u, v, w)
+            index = n * _LEAVES + i * 6
+            found = simd.index_where(six[5], floor, index + 5, _NEVER)
+            found = simd.index_where(six[4], floor, index + 4, found)
+            found = simd.index_where(six[3], floor, index + 3, found)
+            found = simd.index_where(six[2], floor, index + 2, found)
+            found = simd.index_where(six[1], floor, index + 1, found)
+            found = simd.index_where(six[0], floor, index, found)
+            first = simd.earlier(first, found)
+            x, u, v, w = _next_branch(i, x, u, v, w)
+    return first
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -308,53 +363,114 @@ def _sizes(tile: Any, size: int) -> Any:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _distance(template: Any, tile: Any, permutation: Any, pad: int, lanes: int, t: int) -> float:
-    """‖PKPᵀ - A‖ in lane ``t``, from the difference itself, which loses nothing to cancellation."""
-    squared = template.dtype.type(0.0)
-    for a in range(len(permutation)):
-        x = pad + permutation[a]
-        for b in range(len(permutation)):
-            entry = tile[((pad + a) * _STRIDE + pad + b) * lanes + t]
-            difference = template[x * _STRIDE + pad + permutation[b]] - entry
-            squared += difference * difference
-    return np.sqrt(squared)
+def _match(template: Any, nodes: Any, t: int, matched: Any) -> None:
+    """Write PKPᵀ to lane ``t`` of ``matched``."""
+    for a in range(len(nodes)):
+        row = simd.get(nodes, a) * _STRIDE
+        for b in range(len(nodes)):
+            entry = simd.get(template, row + simd.get(nodes, b))
+            simd.put(matched, (a * _STRIDE + b) * simd.lanes(matched) + t, entry)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _lengths(tile: Any, matched: Any, size: int) -> Any:
+    """‖PKPᵀ - A‖ in every lane, from the difference itself, which loses nothing to cancellation."""
+    squared = simd.broadcast(tile.dtype.type(0.0))
+    for a in range(size):
+        for b in range(size):
+            difference = simd.load(matched, a * _STRIDE + b) - simd.load(tile, a * _STRIDE + b)
+            squared = simd.fma(difference, difference, squared)
+    return simd.sqrt(squared)
+
+
+@njit(cache=True, nogil=True)
+def _backward_templates(
+    slopes: Any,
+    permutation: Any,
+    graphs: Any,
+    templates: Any,
+    stride: int,
+    places: Any,
+    parts: Any,
+    start: int,
+    stop: int,
+) -> None:
+    """Each graph's part of the templates' gradients, for the graphs ``start`` to ``stop``.
+
+    Windows are brought into the order of the template, one per lane, so that the sum over windows is a sum over
+    vectors.
+    """
+    k = places.shape[1]
+    n = slopes.shape[2]
+    lanes = simd.lanes(graphs)
+    matched = simd.empty(_STRIDE**2, graphs)
+    sums = simd.empty(_STRIDE**2, graphs)
+    slope = simd.empty(1, graphs)
+    matched[:] = 0
+    n_nodes = graphs.shape[1]
+    for g in range(start, stop):
+        graph = graphs[g].reshape(n_nodes * n_nodes)
+        for c in range(len(templates)):
+            sums[:] = 0
+            for row in range(n):
+                for column in range(0, n, lanes):
+                    slope[:] = 0
+                    for t in range(min(lanes, n - column)):
+                        slope[t] = slopes[g, c, row, column + t]
+                        corner = (row * n_nodes + column + t) * stride
+                        _match_window(graph, n_nodes, corner, places[permutation[g, c, row, column + t]], t, matched)
+                    _add_differences(templates[c], matched, simd.load(slope, 0), k, sums)
+            for i in range(_STRIDE**2):
+                total = 0.0
+                for t in range(lanes):
+                    total += sums[i * lanes + t]
+                parts[g, c, i] = total
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _match_window(graph: Any, n_nodes: int, corner: int, places: Any, t: int, matched: Any) -> None:
+    """Write PᵀAP of the window at ``corner`` of a flat graph to lane ``t`` of ``matched``."""
+    for x in range(len(places)):
+        row = corner + simd.get(places, x) * n_nodes
+        for y in range(len(places)):
+            entry = simd.get(graph, row + simd.get(places, y))
+            simd.put(matched, (x * _STRIDE + y) * simd.lanes(matched) + t, entry)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _add_differences(template: Any, matched: Any, slope: Any, k: int, sums: Any) -> None:
+    """Add slope · (K - PᵀAP) to the sums, entry by entry."""
+    for x in range(k):
+        for y in range(k):
+            i = x * _STRIDE + y
+            difference = simd.broadcast(template[i]) - simd.load(matched, i)
+            simd.store(sums, i, simd.fma(slope, difference, simd.load(sums, i)))
 
 
 @njit(cache=True, nogil=True)
 def _backward_graphs(
-    grad_distance: Any,
-    distance: Any,
+    slopes: Any,
     permutation: Any,
     graphs: Any,
     templates: Any,
-    table: Any,
     stride: int,
+    table: Any,
     grad_graphs: Any,
-    grad_templates: Any,
     start: int,
     stop: int,
 ) -> None:
-    """Gradients of the graphs ``start`` to ``stop``, and each one's part of the templates' gradients."""
-    needs_graphs = len(grad_graphs) > 0
+    """Gradients of the graphs ``start`` to ``stop``; their windows overlap, so each graph is one thread's."""
     k = table.shape[1]
-    n = distance.shape[2]
+    n = slopes.shape[2]
     for g in range(start, stop):
         for c in range(len(templates)):
-            template, grad_template = templates[c], grad_templates[g, c]
+            template = templates[c]
             for row in range(n):
                 for column in range(n):
-                    length = distance[g, c, row, column]
-                    slope = grad_distance[g, c, row, column]
-                    if slope == 0 or not length > 0:  # at a perfect match, the zero sub-gradient
-                        continue
-                    slope /= length
+                    slope = slopes[g, c, row, column]
                     nodes = table[permutation[g, c, row, column]]
                     for a in range(k):
-                        source = graphs[g, row * stride + a]
+                        source, target = graphs[g, row * stride + a], grad_graphs[g, row * stride + a]
                         for b in range(k):
-                            entry = nodes[a] * _STRIDE + nodes[b]
-                            place = column * stride + b
-                            gradient = slope * (template[entry] - source[place])
-                            grad_template[entry] += gradient
-                            if needs_graphs:
-                                grad_graphs[g, row * stride + a, place] -= gradient
+                            i = column * stride + b
+                            target[i] -= slope * (template[nodes[a] * _STRIDE + nodes[b]] - source[i])
