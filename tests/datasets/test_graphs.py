@@ -64,7 +64,8 @@ def test_nothing_can_be_changed(study):
     with pytest.raises(TypeError):
         study.exclusions["x"] = "y"
     before = study.digest()
-    study.covariates.loc[:, "age"] = 0
+    frame = study.covariates
+    frame["age"] = 0
     study.passport["digest"] = "changed"
     assert study.covariates["age"].iloc[0] != 0
     assert study.passport["digest"] == before

@@ -40,14 +40,19 @@ class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
     def fit(self, X: Sequence[ArrayLike], y: Any = None) -> Self:
         """Fit to time series, each ``(n_timepoints, n_nodes)``."""
         check_option("kind", self.kind, CONNECTIVITY)
-        self.measure_ = _connectivity_measure(kind=self.kind).fit(_check_series(X))
-        self.n_nodes_in_ = int(self.measure_.n_features_in_)
+        series = _check_series(X)
+        self.n_nodes_in_ = series[0].shape[1]
+        if self.kind == "tangent":
+            self.tangent_ = TangentSpace(shrinkage=0.0).fit(_measure("covariance", series))
         return self
 
     def transform(self, X: Sequence[ArrayLike]) -> NDArray[np.float64]:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` with a diagonal of zeros."""
-        check_is_fitted(self, "measure_")
-        return _without_diagonal(_apply_measure(self.measure_, _check_series(X, self.n_nodes_in_)))
+        check_is_fitted(self, "n_nodes_in_")
+        series = _check_series(X, self.n_nodes_in_)
+        if self.kind == "tangent":
+            return self.tangent_.transform(_measure("covariance", series))
+        return _without_diagonal(_measure(self.kind, series))
 
 
 class TangentSpace(GraphTransformer):
@@ -66,20 +71,22 @@ class TangentSpace(GraphTransformer):
 
     def _fit(self, X: NDArray[Any]) -> None:
         check_number("shrinkage", self.shrinkage, low=0, high=1)
-        self.measure_ = _connectivity_measure(kind="tangent", cov_estimator=_GivenCovariance()).fit(self._shrink(X))
+        measure = _nilearn_measure(kind="tangent", cov_estimator=_GivenCovariance()).fit(list(self._shrink(X)))
+        self.reference_, self.whitening_ = measure.mean_, measure.whitening_
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
-        return _without_diagonal(_apply_measure(self.measure_, self._shrink(X)))
+        values, vectors = np.linalg.eigh(self.whitening_ @ self._shrink(X) @ self.whitening_)
+        return _without_diagonal((vectors * np.log(values)[:, None, :]) @ vectors.swapaxes(1, 2))
 
-    def _shrink(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
+    def _shrink(self, X: NDArray[Any]) -> NDArray[np.float64]:
         matrices = (X + X.swapaxes(1, 2)).astype(np.float64) / 2
         variance = np.diagonal(matrices, axis1=1, axis2=2)
-        mean_variance = variance.mean(axis=1, where=variance > 0, keepdims=True, dtype=np.float64)
-        if not (mean_variance > 0).all():
+        if not (variance > 0).any(axis=1).all():
             raise InputError(
                 "TangentSpace needs correlation or covariance matrices, with variances on the diagonal; a graph's "
                 "diagonal is zero."
             )
+        mean_variance = variance.mean(axis=1, where=variance > 0, keepdims=True)
         nodes = np.arange(X.shape[1])
         matrices[:, nodes, nodes] = np.where(variance > 0, variance, mean_variance)
         shrunk = (1 - self.shrinkage) * matrices
@@ -90,7 +97,7 @@ class TangentSpace(GraphTransformer):
                 f"Graph {smallest.argmin()} is not positive definite after a shrinkage of {self.shrinkage}; "
                 "use a larger shrinkage, and correlation or covariance matrices only."
             )
-        return list(shrunk)
+        return shrunk
 
 
 class FisherZ(GraphTransformer):
@@ -205,7 +212,7 @@ class _GivenCovariance(BaseEstimator):
         return self
 
 
-def _connectivity_measure(**arguments: Any) -> Any:
+def _nilearn_measure(**arguments: Any) -> Any:
     try:
         from nilearn.connectome import ConnectivityMeasure
     except ImportError as error:
@@ -215,10 +222,9 @@ def _connectivity_measure(**arguments: Any) -> Any:
     return ConnectivityMeasure(**arguments)
 
 
-def _apply_measure(measure: Any, items: list[NDArray[Any]]) -> NDArray[np.float64]:
-    # nilearn refuses to place a single subject in the tangent space, although the fitted reference is all it needs.
-    graphs = measure.transform(items if len(items) > 1 else items * 2)
-    return np.asarray(graphs[: len(items)])
+def _measure(kind: str, series: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Connectivity of each subject on its own ``(n_graphs, n_nodes, n_nodes)``."""
+    return np.asarray(_nilearn_measure(kind=kind).fit_transform(series))
 
 
 def _check_series(X: Sequence[ArrayLike], n_nodes: int | None = None) -> list[NDArray[np.float64]]:

@@ -98,7 +98,7 @@ class SiteHarmonizer(GraphTransformer):
         frame = None if covariates is None else _check_frame("SiteHarmonizer", covariates, len(graphs))
         is_known = np.isin(site_names, self.sites_)
         if not is_known.all():
-            sentence = f"Site {site_names[~is_known][0]!r} has fewer than two training subjects"
+            sentence = f"Site '{site_names[~is_known][0]}' has fewer than two training subjects"
             if self.unseen == "refuse":
                 raise InputError(f'{sentence}; harmonise with unseen="keep" or keep the site in the training data.')
             warnings.warn(f"{sentence}; its graphs are kept as they are.", stacklevel=2)
