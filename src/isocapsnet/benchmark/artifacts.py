@@ -23,15 +23,16 @@ def write_artifacts(
     different warning once, and ``model.safetensors`` what ``save_model(estimator, path)`` (an import path)
     writes. A file is missing when there is nothing to put in it.
     """
+    history, templates = getattr(estimator, "history_", None), getattr(estimator, "templates_", None)
+    messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
+    if history is None and templates is None and not messages and save_model is None:
+        return
     partial = folder.parents[1] / "partial" / uuid4().hex
     partial.mkdir(parents=True)
-    history = getattr(estimator, "history_", None)
     if history is not None:
         (partial / "history.json").write_text(json.dumps([_scalars(epoch) for epoch in history]))
-    templates = getattr(estimator, "templates_", None)
     if templates is not None:
         np.savez(partial / "templates.npz", templates=np.asarray(templates))
-    messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
     if messages:
         (partial / "warnings.json").write_text(json.dumps(messages))
     if save_model is not None:

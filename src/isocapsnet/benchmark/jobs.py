@@ -20,7 +20,7 @@ from isocapsnet.benchmark.estimation import build_estimator, list_candidates, pr
 from isocapsnet.benchmark.memory import peak_memory, reset_peak_memory
 from isocapsnet.benchmark.naming import digest_of, seed_from
 from isocapsnet.benchmark.preparation import Preparation, Step
-from isocapsnet.benchmark.protocol import Protocol, inner_folds, null_order
+from isocapsnet.benchmark.protocol import Protocol, Split, inner_folds, null_order
 from isocapsnet.benchmark.study import DataSource, Study
 
 
@@ -144,7 +144,7 @@ def run_job(task: Task) -> dict[str, Any]:
     """
     job, study = task.job, task.source.load()
     protocol = Protocol(**job.protocol)
-    split = protocol.splits(study, job.repeat)[job.fold]
+    split = _splits(protocol, study, job.repeat)[job.fold]
     drawn = null_order(study, protocol, job.permutation) if job.permutation else np.arange(len(study.X))
     train, labels = drawn[split.train], study.labels[split.train]
     preparation = Preparation(task.steps, study, _node_order(job, study))
@@ -188,6 +188,12 @@ def run_job(task: Task) -> dict[str, Any]:
         "peak_memory": peak_memory(),
         "versions": versions(),
     }
+
+
+@lru_cache(maxsize=8)
+def _splits(protocol: Protocol, study: Study, repeat: int) -> list[Split]:
+    """The folds of one repeat, computed once for the jobs that this process runs in a row."""
+    return protocol.splits(study, repeat)
 
 
 def _node_order(job: Job, study: Study) -> NDArray[np.int64] | None:

@@ -75,8 +75,8 @@ def split_finished(tasks: Iterable[Task], store: Store) -> tuple[list[Task], lis
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Run a task in this very process: for debugging, without limits."""
-    limit_this_process()
-    return attempt(task, on_start=limit_this_process)
+    limit_this_process("nothing yet")
+    return attempt(task, on_start=lambda: limit_this_process(task["factory"]))
 
 
 def _settle(

@@ -110,10 +110,14 @@ class Store:
         """Write beside the target, then replace: a reader sees the old file or the new one, never a part."""
         partial = self.folder / "partial" / uuid4().hex
         text = canonical_json(content)
-        for folder in (partial.parent, path.parent):
-            folder.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text)
-        partial.replace(path)
+        try:
+            partial.write_text(text)
+            partial.replace(path)
+        except FileNotFoundError:  # the first file of its folder
+            for folder in (partial.parent, path.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+            partial.write_text(text)
+            partial.replace(path)
 
 
 def batch_key(job: Job) -> str:

@@ -14,7 +14,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.benchmark.naming import canonical_json
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Study:
     """Graphs (or time series) and what is known of each subject, all in one order.
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import lru_cache
 
 from threadpoolctl import threadpool_limits
 
@@ -20,8 +21,12 @@ ONE_THREAD = dict.fromkeys(
 )
 
 
-def limit_this_process() -> None:
-    """The same for a process that already runs, from now on: libraries that are loaded, and those still to come."""
+@lru_cache
+def limit_this_process(loaded: str) -> None:
+    """The same for a process that already runs, for good: libraries it has loaded, and those still to come.
+
+    Done once for each ``loaded``, which names what was imported before.
+    """
     # Once numba runs it refuses a changed environment, so a loaded numba is asked directly.
     numba, torch = sys.modules.get("numba"), sys.modules.get("torch")
     os.environ.update({name: one for name, one in ONE_THREAD.items() if numba is None or "NUMBA" not in name})

@@ -22,7 +22,7 @@ from isocapsnet.benchmark.results import Table, group_records, tabulate
 from isocapsnet.benchmark.store import Store
 from isocapsnet.cli._display import audit_table, make_console, results_table
 from isocapsnet.cli._execution import carry_out, describe_power
-from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value
+from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_names
 from isocapsnet.cli._study import publish_study
 from isocapsnet.cli.data import open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -82,8 +82,10 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     name, equals, values = param.partition("=")
     if not equals or not values:
         raise InputError(f"--param {param} cannot be read; write NAME=VALUE,VALUE,...")
+    [(base, settings)] = split_names(method)
     methods = tuple(
-        make_method(method, {name: parse_value(value)}, device=options["device"]) for value in values.split(",")
+        make_method(base, {**settings, name: parse_value(value)}, device=options["device"])
+        for value in values.split(",")
     )
     plan, passport = _make_plan(data, methods, {**options, "save_models": False}, console)
     table = carry_out(plan, options, console)

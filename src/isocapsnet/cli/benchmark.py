@@ -61,7 +61,7 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
 
 @click.command()
 @click.argument("data", required=False)
-@click.option("--method", default="isocapsnet", show_default=True)
+@click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
 @click.option("--param", required=True, metavar="NAME=V1,V2,...", help="The parameter and its values.")
 @protocol_options
 @preparation_options
