@@ -271,11 +271,13 @@ def check_nested_lists_are_graphs_too(make):
 
 
 def check_constant_and_empty_graphs(make):
-    _, y = make_data()
+    X, y = make_data()
     for value in (0, 1, -0.5):
-        fits_and_predicts(make, np.full((N_GRAPHS, N_NODES, N_NODES), value, dtype=np.float32), y)
-    same = np.full((3, N_NODES, N_NODES), 2.0)
-    assert_is_distribution(fitted(make).predict_proba(same), 3, 2)
+        same = np.full(X.shape, value, dtype=np.float32)
+        model = make().fit(same, y)
+        for graphs in (same, X):
+            assert_is_distribution(model.predict_proba(graphs), N_GRAPHS, 2)
+        assert_is_distribution(fitted(make).predict_proba(same), N_GRAPHS, 2)
 
 
 def check_disconnected_nodes(make):

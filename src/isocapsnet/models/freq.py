@@ -71,7 +71,7 @@ class FreqClassifier(GraphClassifier):
         self,
         *,
         n_patterns: int = 1000,
-        max_edges: int = 3,
+        max_edges: int = 2,
         min_support: float = 0.1,
         max_support: float = 0.9,
         density: float | None = None,
@@ -93,7 +93,7 @@ class FreqClassifier(GraphClassifier):
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """What a nested tuner may try; density and ``C`` are chosen within ``fit``."""
-        return {"n_patterns": [300, 1000, 3000], "max_edges": [1, 2, 4], "negative_edges": list(NEGATIVE_EDGES)}
+        return {"n_patterns": [300, 1000, 3000], "max_edges": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES)}
 
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Which sub-graphs each graph holds ``(n_graphs, n_patterns)``: 1 or 0."""

@@ -218,7 +218,7 @@ def _calibrate(
     n_classes = len(weights)
     counts = np.bincount(codes, minlength=n_classes)
     targets = (np.eye(n_classes) * counts + 1) / (counts[:, None] + n_classes)
-    unit = max(float(np.abs(scores).max()), np.finfo(float).tiny)
+    unit = float(np.abs(scores).max()) or 1.0
 
     def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         logits = parameters[0] * scores / unit + parameters[1:]
