@@ -22,7 +22,7 @@ def planted():
 
 @pytest.fixture(scope="module")
 def fitted(planted):
-    return IsoCapsNetClassifier(n_templates=2, kernel_size=3, **QUICK).fit(planted.graphs, planted.labels)
+    return IsoCapsNetClassifier(n_templates=2, kernel_size=3, validation_fraction=0.2, **QUICK).fit(planted.graphs, planted.labels)
 
 
 def test_transform_gives_the_capsules_whose_lengths_order_the_probabilities(fitted, planted):
@@ -82,6 +82,7 @@ def test_unlabelled_graphs_take_part_in_the_reconstruction_alone(planted):
 
 def test_early_stopping_keeps_the_best_epoch_of_the_validation_part(planted):
     model = IsoCapsNetClassifier(max_epochs=60, patience=3, learning_rate=0.02, decoder_sizes=(8,), random_state=0)
+    model.set_params(validation_fraction=0.15)
     model.fit(planted.graphs, planted.labels)
     losses = [row["valid_loss"] for row in model.history_]
     assert len(losses) < 60
@@ -105,7 +106,7 @@ def test_validation_part_is_stratified_and_disjoint():
 def test_a_class_too_small_for_a_validation_part_is_said(planted):
     labels = np.r_[np.zeros(38, dtype=int), 1, 1]
     with pytest.warns(UserWarning, match="smallest class has 2 graphs"):
-        model = IsoCapsNetClassifier(**QUICK).fit(planted.graphs, labels)
+        model = IsoCapsNetClassifier(validation_fraction=0.15, **QUICK).fit(planted.graphs, labels)
     assert model.temperature_ == 1.0
 
 

@@ -97,9 +97,10 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         Of AdamW.
     batch_size, max_epochs : int
     patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
+        With a validation part: stop after this many epochs without a better validation loss, keep the best epoch.
     validation_fraction : float
-        Part of the training data held out, by class, for early stopping and for the scale of the probabilities.
+        Part of the training data held out, by class, for early stopping and for the scale of the probabilities. The
+        default is none: with a hundred subjects the part is missed more than early stopping gives.
     class_weight : None, "balanced" or dict
     device : str
         "auto", "cpu", "cuda".
@@ -131,7 +132,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     def __init__(
         self,
         *,
-        n_templates: int = 1,
+        n_templates: int = 4,
         kernel_size: int = 4,
         stride: int = 1,
         matching: str = "exact",
@@ -153,7 +154,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         batch_size: int = 64,
         max_epochs: int = 100,
         patience: int | None = 20,
-        validation_fraction: float = 0.15,
+        validation_fraction: float = 0.0,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -192,7 +193,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """What a nested tuner may try."""
-        return {"learning_rate": [1e-4, 3e-4, 1e-3], "kernel_size": [3, 4], "n_templates": [1, 4]}
+        return {"learning_rate": [3e-4, 1e-3], "kernel_size": [3, 4], "n_templates": [1, 4]}
 
     @property
     def templates_(self) -> NDArray[np.float32]:
@@ -238,7 +239,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
             self._check_released()
 
     def _check_released(self) -> None:
-        if self.n_templates != 1:
+        if self.n_templates != 1 and not self._is_default("n_templates"):
             raise InputError(
                 f'formulation="released" has one template, but n_templates={self.n_templates}; use n_templates=1.'
             )
