@@ -112,9 +112,9 @@ class NotANumber(Prior):
 class Hungry(Prior):
     def fit(self, X: np.ndarray, y: np.ndarray) -> "Hungry":
         hoard = []
-        for _ in range(100):
-            hoard.append(np.ones(5_000_000))
-            time.sleep(0.02)
+        for _ in range(20):
+            hoard.append(np.ones(20_000_000))
+            time.sleep(0.05)
         return super().fit(X, y)
 
 

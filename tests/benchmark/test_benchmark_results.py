@@ -20,6 +20,7 @@ def _record(method: str, repeat: int, fold: int, area: float, **job: Any) -> dic
         "method": method,
         "version": 1,
         "parameters": {},
+        "space": {},
         "protocol": {"name": "nested", "n_folds": 3},
         "preparation": [],
         "use_unlabeled": False,
@@ -145,6 +146,24 @@ def test_the_audit_tells_methods_that_depend_on_node_order() -> None:
     assert audits["cnn"].difference.mean == pytest.approx(-0.1)
     assert audits["linear"].verdict == "no dependence on the node order found"
     assert audits["linear"].p_value == 1
+
+
+def test_another_version_or_tuning_of_a_method_is_another_row() -> None:
+    tuned = {"space": {"C": [1]}, "protocol": {"name": "nested", "n_folds": 3, "inner_folds": 3, "n_candidates": 8}}
+    table = tabulate(
+        [
+            *_records("gcn", GOOD),
+            *_records("gcn", FAIR, version=2),
+            *_records("gcn", NOISE, version=2, **tuned),
+            *_records("linear", FAIR),
+        ]
+    )
+    assert {row.method: row.jobs for row in table.rows} == {
+        "gcn (version 1, not tuned)": 6,
+        "gcn (version 2, not tuned)": 6,
+        "gcn (version 2, 8 settings tried)": 6,
+        "linear": 6,
+    }
 
 
 def test_records_of_other_data_splits_or_preparation_do_not_share_a_table() -> None:

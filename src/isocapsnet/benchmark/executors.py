@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.worker import kill_children
+from isocapsnet.benchmark.worker import Worker, own_worker
 
 
 class InProcessExecutor(Executor):
@@ -30,12 +30,14 @@ def count_cores() -> int:
 @contextmanager
 def local_executor(n_processes: int) -> Iterator[Executor]:
     """``n_processes`` worker slots: threads that each own one child process, where the work is done."""
-    executor = ThreadPoolExecutor(n_processes, thread_name_prefix="isocapsnet-slot")
+    workers: list[Worker] = []
+    executor = ThreadPoolExecutor(n_processes, initializer=lambda: workers.append(own_worker()))
     try:
         yield executor
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-        kill_children()
+        for worker in workers:
+            worker.retire()
         executor.shutdown(wait=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from isocapsnet.benchmark.results import MethodResult, Table
-from isocapsnet.benchmark.statistics import METRICS
+from isocapsnet.benchmark.statistics import METRICS, wilson_interval
 
 
 def results_frame(table: Table) -> pd.DataFrame:
@@ -58,10 +58,7 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
         "failed": row.failed,
         "failures": row.failures,
         "metrics": {name: interval._asdict() for name, interval in row.metrics.items()},
-        "folds": [
-            {"repeat": repeat, "fold": fold, "key": row.keys[repeat, fold], **scores}
-            for (repeat, fold), scores in row.scores.items()
-        ],
+        "folds": [_fold_json(row, place) for place in row.scores],
         "seconds": row.seconds,
         "use_unlabeled": row.use_unlabeled,
         "p_chance": row.p_chance,
@@ -69,6 +66,14 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
         "is_best": row.is_best,
         "audit": None if row.audit is None else asdict(row.audit) | {"difference": row.audit.difference._asdict()},
     }
+
+
+def _fold_json(row: MethodResult, place: tuple[int, int]) -> dict[str, Any]:
+    """The scores of one test fold, its accuracy with a Wilson interval."""
+    scores, n_test = row.scores[place], row.n_test[place]
+    _, low, high = wilson_interval(round(scores["accuracy"] * n_test), n_test)
+    where = {"repeat": place[0], "fold": place[1], "key": row.keys[place], "n_test": n_test}
+    return {**where, **scores, "accuracy_low": low, "accuracy_high": high}
 
 
 def _finite(value: Any) -> Any:

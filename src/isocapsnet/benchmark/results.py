@@ -47,6 +47,8 @@ class MethodResult:
         (repeat, fold) to metric to value.
     keys : mapping
         (repeat, fold) to the key of the record.
+    n_test : mapping
+        (repeat, fold) to the number of test graphs.
     seconds : float
         Mean of tuning, fitting and predicting per fold.
     p_chance : float
@@ -61,6 +63,7 @@ class MethodResult:
     metrics: Mapping[str, Interval]
     scores: Mapping[Place, Mapping[str, float]]
     keys: Mapping[Place, str]
+    n_test: Mapping[Place, int]
     seconds: float
     use_unlabeled: bool
     p_chance: float = float("nan")
@@ -99,6 +102,7 @@ class _Evidence:
 
     label: str
     use_unlabeled: bool
+    details: str
     data: dict[Place, dict[str, Any]] = field(default_factory=dict)
     audits: dict[tuple[int, Place], float] = field(default_factory=dict)
     null: dict[int, dict[Place, float]] = field(default_factory=dict)
@@ -135,10 +139,11 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
         found.failures[error["reason"]] += 1
     ratio = float(np.mean(ratios)) if ratios else float("nan")
     methods = list(evidence.values())
+    _tell_apart(methods)
     comparisons = _compare_all(methods, ratio)
     p_chance = _test_against_chance(methods, ratio)
     audits = _test_audits(methods, ratio)
-    best = _find_best(methods, comparisons)
+    best = _find_best([found for found in methods if not found.failures], comparisons)
     against_reference = _against_reference(methods, ratio)
     rows = []
     for found in methods:
@@ -164,9 +169,25 @@ def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[
 
 
 def _evidence_of(item: Mapping[str, Any], evidence: dict[str, _Evidence]) -> _Evidence:
+    """The evidence of the method that a record or error is of, in the same version, tuned alike."""
     job = item["job"]
     label = method_label(job["method"], job["parameters"])
-    return evidence.setdefault(label, _Evidence(label, job["use_unlabeled"]))
+    tuning = {name: value for name, value in job["protocol"].items() if name in ("inner_folds", "n_candidates")}
+    identity = canonical_json([label, job["version"], job["space"], tuning, job["use_unlabeled"]])
+    details = [f"version {job['version']}", f"{tuning['n_candidates']} settings tried" if job["space"] else "not tuned"]
+    details += ["with unlabelled graphs"] if job["use_unlabeled"] else []
+    return evidence.setdefault(identity, _Evidence(label, job["use_unlabeled"], ", ".join(details)))
+
+
+def _tell_apart(methods: Sequence[_Evidence]) -> None:
+    """Give rows that would have the same name (another version, tuned otherwise) names of their own."""
+    labels = Counter(found.label for found in methods)
+    seen: Counter[str] = Counter()
+    for found in methods:
+        if labels[found.label] > 1:
+            name = f"{found.label} ({found.details})"
+            seen[name] += 1
+            found.label = name if seen[name] == 1 else f"{name} #{seen[name]}"
 
 
 def _summarise(found: _Evidence, ratio: float) -> MethodResult:
@@ -187,6 +208,7 @@ def _summarise(found: _Evidence, ratio: float) -> MethodResult:
         metrics=metrics,
         scores={place: record["scores"] for place, record in sorted(found.data.items())},
         keys={place: record["key"] for place, record in sorted(found.data.items())},
+        n_test={place: len(record["labels"]) for place, record in sorted(found.data.items())},
         seconds=float(np.mean(seconds)) if seconds else float("nan"),
         use_unlabeled=found.use_unlabeled,
     )

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -36,14 +35,17 @@ class Worker:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
+        self._retired = False
+        self._starting = threading.Lock()
         # The child's stderr: shown with the failure when it dies.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the slot lives
-        _LIVING.add(self)
 
     def run(self, task: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Run one task in the child; ``{"record": ...}`` or ``{"error": ...}``."""
         self._log.truncate(0)
         child = self._send(json.dumps(task) + "\n")
+        if child is None:
+            return {"error": {"reason": "Stopped: the run ended before the job did", "traceback": ""}}
         answer = self._read_answer(child)
         if answer is None or "started" not in answer:
             return answer or self._bury("while loading the data and the method")
@@ -58,11 +60,12 @@ class Worker:
             self.close()
         return answer
 
-    def kill(self) -> None:
-        """End the child and whatever it started, at once."""
-        child = self._child
-        if child is not None:
-            _kill_group(child)
+    def retire(self) -> None:
+        """Kill the child and never start another; may be called from any thread."""
+        with self._starting:
+            self._retired = True
+            if self._child is not None:
+                _kill_group(self._child)
 
     def close(self) -> None:
         """Kill the child and forget it."""
@@ -79,10 +82,13 @@ class Worker:
         self.close()
         self._log.close()
 
-    def _send(self, line: str) -> "subprocess.Popen[str]":
-        """Hand a line to the child, to a new one where there is none or it died idle."""
+    def _send(self, line: str) -> "subprocess.Popen[str] | None":
+        """Hand a line to the child, to a new one where there is none or it died idle; None when retired."""
+        child = None
         for _ in range(2):
             child = self._living_child()
+            if child is None:
+                break
             assert child.stdin is not None
             with suppress(OSError):
                 child.stdin.write(line)
@@ -91,9 +97,13 @@ class Worker:
             self.close()
         return child
 
-    def _living_child(self) -> "subprocess.Popen[str]":
-        if self._child is None or self._child.poll() is not None:
-            self.close()
+    def _living_child(self) -> "subprocess.Popen[str] | None":
+        if self._child is not None and self._child.poll() is None:
+            return self._child
+        self.close()
+        with self._starting:
+            if self._retired:
+                return None
             # Own session: Ctrl-C in the terminal reaches the runner alone, and a kill reaches grandchildren.
             self._child = subprocess.Popen(
                 [sys.executable, "-c", "from isocapsnet.benchmark.child import main; main()"],
@@ -121,7 +131,7 @@ class Worker:
         code = child.wait()
         if verdict is None:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+            hint = " (out of memory?)" if how.endswith("SIGKILL") else ""
             verdict = f"ProcessDied: the process {how} {when}{hint}"
         # Emptied before the job while the child kept its place, so the file may begin with zeros.
         self._log.seek(0)
@@ -161,21 +171,19 @@ class _Watch:
 # Each thread that runs jobs is a slot. Linux's parent-death signal fires when the *thread* that started a child
 # ends, so a child must not outlive or leave its thread.
 _SLOT = threading.local()
-_LIVING: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+
+
+def own_worker() -> Worker:
+    """This thread's worker."""
+    if not hasattr(_SLOT, "worker"):
+        _SLOT.worker = Worker()
+    worker: Worker = _SLOT.worker
+    return worker
 
 
 def run_in_child(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Run a task in this thread's own child process."""
-    if not hasattr(_SLOT, "worker"):
-        _SLOT.worker = Worker()
-    worker: Worker = _SLOT.worker
-    return worker.run(task, limits)
-
-
-def kill_children() -> None:
-    """Kill the children of every slot of this process; a slot that is still used starts another."""
-    for worker in list(_LIVING):
-        worker.kill()
+    return own_worker().run(task, limits)
 
 
 def _kill_group(child: "subprocess.Popen[str]") -> None:

@@ -187,7 +187,7 @@ def _context(plan: Plan, passport: dict[str, Any]) -> dict[str, Any]:
         },
         "preparation": [step.identity() for step in plan.preparation],
         "search_spaces": {method.label: method.space for method in plan.methods if protocol.is_tuned},
-        "data": plan.source.arguments,
+        "data": {"digest": plan.source.digest, "file": f"data/{Path(plan.source.arguments['path']).name}"},
         "detectable": describe_power(plan),
     }
 

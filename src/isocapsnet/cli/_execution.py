@@ -33,10 +33,11 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     store.remove_leftovers()
     tasks = plan.tasks(folder)
     remaining, records = split_finished(tasks, store)
-    failed = [task for task in remaining if store.load_error(task.job) is not None]
-    wanted = remaining if options["retry_failed"] else [task for task in remaining if task not in failed]
+    untried = [task for task in remaining if store.load_error(task.job) is None]
+    wanted = remaining if options["retry_failed"] else untried
+    failed = len(remaining) - len(untried)
     console.print(
-        f"{len(tasks)} jobs: {len(records)} done, {len(failed)} failed before"
+        f"{len(tasks)} jobs: {len(records)} done, {failed} failed before"
         f"{'' if options['retry_failed'] or not failed else ' (left alone)'}, {len(wanted)} to run"
         f"{_estimate(wanted, records, options)}"
     )
