@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from isocapsnet.functional import isomorphic_match, permutation_table
-from isocapsnet.functional.kernels import eager, fused_kernel, pick_kernel
+from isocapsnet.functional.kernels import eager, import_kernel, pick_kernel
 
 DEVICES = [
-    pytest.param("cpu", marks=pytest.mark.skipif(fused_kernel("cpu") is None, reason="numba is not installed")),
+    pytest.param("cpu", marks=pytest.mark.skipif(import_kernel("cpu") is None, reason="numba is not installed")),
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")),
 ]
 # (n_graphs, extra nodes beyond k, n_templates, stride): one window, odd sizes, more windows than a vector has lanes.
@@ -63,21 +63,21 @@ def test_search_equals_eager(device, dtype, k):
             continue
         graphs = draw(kind, (b, k + extra, k + extra), dtype, generator)
         templates = draw("weighted", (c, k, k), dtype, generator)
-        assert_equal_search(fused_kernel(device), graphs, templates, stride, device)
+        assert_equal_search(import_kernel(device), graphs, templates, stride, device)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_search_equals_eager_for_eight_nodes(device):
     generator = torch.Generator().manual_seed(8)
     graphs, templates = torch.randn(1, 12, 12, generator=generator), torch.randn(1, 8, 8, generator=generator)
-    assert_equal_search(fused_kernel(device), graphs, templates, 1, device)
+    assert_equal_search(import_kernel(device), graphs, templates, 1, device)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("k", range(1, 8))
 def test_ties_go_to_the_first_permutation_in_table_order(device, k):
     generator = torch.Generator().manual_seed(k)
-    kernel = fused_kernel(device)
+    kernel = import_kernel(device)
     for graph_kind, template_kind in itertools.product(["binary", "sparse", "constant"], ["binary", "sparse"]):
         # Sums of small whole numbers are exact, so ties are exact and the winner is the same whatever the order
         # of summation.
@@ -96,7 +96,7 @@ def test_a_correlation_just_below_the_best_wins_when_it_comes_first(device):
         delta = steps * torch.finfo(dtype).eps
         templates = torch.tensor([[[1.0, 0.0], [0.0, 1.0 + delta]]], dtype=dtype)
         _, expected = eager.search(graphs, templates, 1)
-        _, found = fused_kernel(device).search(graphs.to(device), templates.to(device), 1)
+        _, found = import_kernel(device).search(graphs.to(device), templates.to(device), 1)
         assert found.item() == expected.item() == winner
 
 
@@ -106,7 +106,7 @@ def test_rounding_does_not_break_true_ties(device):
     for k in range(1, 8):
         templates = torch.randn(3, k, k, generator=torch.Generator().manual_seed(k))
         graphs = torch.full((1, k + 2, k + 2), 0.1)
-        _, found = fused_kernel(device).search(graphs.to(device), templates.to(device), 1)
+        _, found = import_kernel(device).search(graphs.to(device), templates.to(device), 1)
         assert (found == 0).all()
 
 
@@ -115,7 +115,7 @@ def test_input_need_not_be_contiguous(device):
     base = torch.randn(4, 24, 24)
     graphs, templates = base[::2, ::2, ::2].transpose(1, 2), torch.randn(5, 5, 6).permute(2, 1, 0)[::3]
     assert not graphs.is_contiguous() and not templates.is_contiguous()
-    assert_equal_search(fused_kernel(device), graphs, templates, 1, device)
+    assert_equal_search(import_kernel(device), graphs, templates, 1, device)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -130,7 +130,7 @@ def test_backward_equals_eager(device, k, needs):
         upstream = torch.randn(distance.shape[1:], generator=generator, dtype=torch.float64).expand_as(distance)
         arguments = (upstream, distance, permutation, graphs, templates)
         expected = eager.backward(*arguments, stride, *needs)
-        found = fused_kernel(device).backward(*(x.to(device) for x in arguments), stride, *needs)
+        found = import_kernel(device).backward(*(x.to(device) for x in arguments), stride, *needs)
         for mine, theirs in zip(found, expected, strict=True):
             assert (mine is None) == (theirs is None)
             if mine is not None:
@@ -143,7 +143,7 @@ def test_gradients_are_those_of_the_distance(device, k, stride):
     generator = torch.Generator().manual_seed(k)
     graphs = torch.randn(2, k + 3, k + 3, generator=generator, dtype=torch.float64).to(device).requires_grad_()
     templates = torch.randn(2, k, k, generator=generator, dtype=torch.float64).to(device).requires_grad_()
-    assert pick_kernel(graphs, templates) is fused_kernel(device)
+    assert pick_kernel(graphs, templates) is import_kernel(device)
     torch.autograd.gradcheck(lambda a, b: isomorphic_match(a, b, stride).distance, (graphs, templates))
 
 
@@ -163,5 +163,5 @@ def test_a_perfect_match_has_distance_zero_and_gradient_zero(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_nan_input_neither_crashes_nor_yields_a_bad_index(device):
     graphs = torch.full((1, 6, 6), torch.nan, device=device)
-    distance, permutation = fused_kernel(device).search(graphs, torch.randn(1, 4, 4, device=device), 1)
+    distance, permutation = import_kernel(device).search(graphs, torch.randn(1, 4, 4, device=device), 1)
     assert distance.isnan().all() and (permutation == 0).all()

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from isocapsnet.functional import isomorphic_match
-from isocapsnet.functional.kernels import fused_kernel
+from isocapsnet.functional.kernels import import_kernel
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
-pytestmark = pytest.mark.skipif(fused_kernel("cpu") is None, reason="numba is not installed")
+pytestmark = pytest.mark.skipif(import_kernel("cpu") is None, reason="numba is not installed")
 
 
 @pytest.fixture

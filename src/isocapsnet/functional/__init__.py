@@ -26,6 +26,7 @@ from isocapsnet.functional.isomorphic import (
     permutation_index,
     permutation_table,
     spectral_match,
+    window_eigenvectors,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "safe_norm",
     "spectral_match",
     "squash",
+    "window_eigenvectors",
 ]

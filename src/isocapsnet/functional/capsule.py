@@ -10,12 +10,15 @@ iterations is one vector per class, the *context*, and an iteration is one call 
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag, one_hot
 
+from isocapsnet.functional.kernels import pick_routing
 from isocapsnet.functional.kernels.eager import permutation_table
 
 # Margins of Eq. 10: present above, absent below, weight of absent classes.
@@ -177,11 +180,61 @@ def route(
         attend = partial(attend_to_votes, dense_votes(capsules, weight), over=over)
     elif weight.shape[2] == 1 and over == "classes":
         attend = partial(attend_to_shared, capsules, weight)
+    elif over == "classes" and (kernel := pick_routing(weight)) is not None:
+        return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel)
     else:
         attend = partial(attend_to_votes, permutation_votes(capsules, weight), over=over)
     n_graphs = len(capsules) if isinstance(capsules, Tensor) else len(capsules.value)
     context = weight.new_zeros(n_graphs, weight.shape[0], weight.shape[-1])
     return dynamic_routing(attend, context, iterations, scale)
+
+
+class _FusedRouting(torch.autograd.Function):
+    """All iterations of routing with weights per window; votes are made anew where they are needed, never stored."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        value: Tensor,
+        permutation: Tensor,
+        padding: float,
+        kernel_size: int,
+        weight: Tensor,
+        iterations: int,
+        scale: float,
+        kernel: ModuleType,
+    ) -> Tensor:
+        windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
+        contexts: list[Tensor] = []
+        sums: list[Tensor] = []
+
+        def attend(context: Tensor) -> Tensor:
+            sums.append(kernel.attend(windows, context if contexts else None))
+            contexts.append(context)
+            return sums[-1]
+
+        zeros = weight.new_zeros(len(value), weight.shape[0], weight.shape[-1])
+        capsules = dynamic_routing(attend, zeros, iterations, scale)
+        ctx.save_for_backward(value, permutation, weight, torch.stack(contexts), torch.stack(sums))
+        ctx.arguments = padding, kernel_size, scale, kernel
+        return capsules
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_capsules: Tensor) -> tuple[Tensor | None, ...]:
+        value, permutation, weight, contexts, sums = ctx.saved_tensors
+        padding, kernel_size, scale, kernel = ctx.arguments
+        windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
+        grads = torch.empty_like(sums)
+        grad_context = torch.zeros_like(grad_capsules)
+        for r in reversed(range(len(sums))):
+            # The last capsules are the result; the others are part of every later context.
+            grad = grad_capsules if r == len(sums) - 1 else grad_context
+            grads[r] = torch.func.vjp(lambda total: squash(scale * total), sums[r])[1](grad)[0]
+            if r > 0:
+                grad_context += kernel.attend(windows, contexts[r], grads[r])
+        grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
+        return grad_value.T.reshape(value.shape), None, None, None, grad_weight.view(weight.shape), None, None, None
 
 
 def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:

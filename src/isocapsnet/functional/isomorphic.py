@@ -101,7 +101,11 @@ class _Match(torch.autograd.Function):
 
 
 def spectral_match(
-    graphs: Tensor, templates: Tensor, stride: int = 1, projection: str = "permutation"
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int = 1,
+    projection: str = "permutation",
+    window_vectors: Tensor | None = None,
 ) -> SpectralMatch:
     """Match by eigenvectors instead of enumeration (Eq. 2 and 3 of the paper, FastIsoNN).
 
@@ -122,6 +126,8 @@ def spectral_match(
     templates : Tensor (n_templates, k, k)
     stride : int
     projection : {"permutation", "none", "orthogonal"}
+    window_vectors : Tensor (n_graphs, n, n, k, k), optional
+        What :func:`window_eigenvectors` returned for these graphs, where they are matched again and again.
 
     Returns
     -------
@@ -129,14 +135,27 @@ def spectral_match(
     """
     _check_match_input(graphs, templates, stride)
     check_option("projection", projection, PROJECTIONS)
-    k = templates.shape[-1]
+    n_templates, k, _ = templates.shape
     windows = windows_of(graphs, k, stride)
     with torch.no_grad():
-        template_vectors = _eigenvectors(templates)  # (c, k, k)
-        window_vectors = _eigenvectors(windows)  # (B, n, n, k, k)
-        matrix = _PROJECT[projection](window_vectors[:, None], template_vectors[None, :, None, None])
-    matched = matrix @ templates[None, :, None, None] @ matrix.transpose(-1, -2)
-    return SpectralMatch(safe_norm((matched - windows[:, None]).flatten(-2)), matrix)
+        if window_vectors is None:
+            window_vectors = window_eigenvectors(graphs, k, stride)
+        template_vectors = _eigenvectors(templates)[:, None, None, None]
+        matrix = _PROJECT[projection](window_vectors, template_vectors)  # (c, B, n, n, k, k)
+    # One tall product per template: broadcasting would copy the template for every window.
+    half = torch.bmm(matrix.reshape(n_templates, -1, k), templates).view_as(matrix)
+    matched = half @ matrix.transpose(-1, -2)
+    distance = safe_norm((matched - windows).flatten(-2))
+    return SpectralMatch(distance.transpose(0, 1), matrix.transpose(0, 1))
+
+
+def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1) -> Tensor:
+    """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending.
+
+    ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``. No gradient flows back.
+    """
+    with torch.no_grad():
+        return _eigenvectors(windows_of(graphs, kernel_size, stride))
 
 
 def _eigenvectors(matrices: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
-"""Kernels of the isomorphic match, and the choice between them.
+"""Kernels of the isomorphic match and of routing, and the choice between them.
 
-Each module offers ``search`` and ``backward`` with the signatures of :mod:`~isocapsnet.functional.kernels.eager`.
+A kernel of the match is a module with ``search`` and ``backward`` as in
+:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``attend`` and ``scatter`` as in
+:mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported when picked.
 """
 
 from functools import lru_cache
@@ -11,23 +13,27 @@ from torch import Tensor
 
 from isocapsnet.functional.kernels import eager
 
-__all__ = ["eager", "fused_kernel", "pick_kernel"]
+__all__ = ["eager", "pick_kernel", "pick_routing"]
 
 MAX_KERNEL_SIZE = 8  # of the fused kernels; 9! permutations are searched by the eager one
 
 
 def pick_kernel(graphs: Tensor, templates: Tensor) -> ModuleType:
-    """The kernel module to use for these tensors: the fused one of their device, if there is one."""
-    kernel = fused_kernel(graphs.device.type) if templates.shape[-1] <= MAX_KERNEL_SIZE else None
+    """The kernel of the match for these tensors: the fused one of their device, or the eager one."""
+    kernel = import_kernel(graphs.device.type) if templates.shape[-1] <= MAX_KERNEL_SIZE else None
     return kernel or eager
 
 
+def pick_routing(weight: Tensor) -> ModuleType | None:
+    """The kernel of routing for weights ``(..., capsule_size)``, or None where there is none."""
+    kernel = import_kernel(f"{weight.device.type}_routing")
+    return kernel if kernel is not None and kernel.fits(weight) else None
+
+
 @lru_cache(maxsize=8)
-def fused_kernel(device_type: str) -> ModuleType | None:
-    """The kernels for "cpu" (Numba) or "cuda" (Triton); None for other devices and where the compiler is missing."""
-    if device_type not in ("cpu", "cuda"):
-        return None
+def import_kernel(name: str) -> ModuleType | None:
+    """A module of fused kernels; None if there is none of this name or its compiler (Numba, Triton) is missing."""
     try:
-        return import_module(f"{__name__}.{device_type}")
+        return import_module(f"{__name__}.{name}")
     except ImportError:
         return None

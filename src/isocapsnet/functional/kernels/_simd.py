@@ -6,6 +6,7 @@ the machine. A vector holds 64 bytes; on narrower machines LLVM splits it. Array
 1-D arrays, addressed in whole vectors.
 """
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -211,29 +212,79 @@ def index_where(typingctx: Any, a: Vector, floor: Vector, index: types.Integer, 
 
 
 @intrinsic
-def _add(typingctx: Any, a: Vector, b: Vector) -> Typed:
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.fadd(*args)
+def exp(typingctx: Any, a: Vector) -> Typed:
+    """e^a for a <= 0, to the last bit or two: 2ⁿ by its exponent bits times a Taylor series on |r| <= ln(2)/2."""
+    double = a.dtype == types.float64
+    degree, mantissa_bits, bias, lowest = (13, 52, 1023, -708.0) if double else (7, 23, 127, -87.0)
+    # ln 2 in two parts: n times the first is exact.
+    high, low = (0.6931471803691238, 1.9082149292705877e-10) if double else (0.693359375, -2.12194440e-4)
 
-    return a(a, b), generate
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        kind = args[0].type
+        whole = ir.VectorType(ir.IntType(a.dtype.bitwidth), a.lanes)
+
+        def constant(value: float, kind: ir.VectorType = kind) -> ir.Constant:
+            return ir.Constant(kind, [value] * a.lanes)
+
+        x = builder.select(builder.fcmp_ordered("<", args[0], constant(lowest)), constant(lowest), args[0])
+        n = _call(builder, "rint", [builder.fmul(x, constant(1 / math.log(2)))])
+        minus_n = builder.fneg(n)
+        r = _call(builder, "fmuladd", [minus_n, constant(high), x])
+        r = _call(builder, "fmuladd", [minus_n, constant(low), r])
+        series = constant(1 / math.factorial(degree))
+        for i in reversed(range(degree)):
+            series = _call(builder, "fmuladd", [series, r, constant(1 / math.factorial(i))])
+        exponent = builder.add(builder.fptosi(n, whole), constant(bias, whole))
+        power = builder.bitcast(builder.shl(exponent, constant(mantissa_bits, whole)), kind)
+        return builder.fmul(series, power)
+
+    return a(a), generate
 
 
 @intrinsic
-def _subtract(typingctx: Any, a: Vector, b: Vector) -> Typed:
+def sum_each(typingctx: Any, array: Any, i: types.Integer) -> Typed:
+    """The sums of as many consecutive vectors as there are lanes, from vector ``i`` on: lane t is that of ``i + t``."""
+    vector = Vector.of(array.dtype)
+
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.fsub(*args)
+        kind = context.get_value_type(vector)
+        first = _pointer(context, builder, array, args, kind, vector.lanes)
+        places = [builder.gep(first, [ir.Constant(ir.IntType(64), t)]) for t in range(vector.lanes)]
+        rows = [builder.load(place, align=array.dtype.bitwidth // 8) for place in places]
+        # Halve the number of rows: what two rows have in even places plus what they have in odd places.
+        even, odd = ([*range(start, 2 * vector.lanes, 2)] for start in (0, 1))
+        pick = ir.VectorType(ir.IntType(32), vector.lanes)
+        while len(rows) > 1:
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            rows = [
+                builder.fadd(
+                    builder.shuffle_vector(x, y, ir.Constant(pick, even)),
+                    builder.shuffle_vector(x, y, ir.Constant(pick, odd)),
+                )
+                for x, y in pairs
+            ]
+        return rows[0]
 
-    return a(a, b), generate
+    return vector(array, types.intp), generate
 
 
-@overload(operator.sub, strict=False)
-def _overload_subtract(a: Any, b: Any) -> Any:
-    return (lambda a, b: _subtract(a, b)) if isinstance(a, Vector) and a == b else None
+def _define_operator(function: Callable[..., Any], instruction: str) -> None:
+    @intrinsic
+    def emit(typingctx: Any, a: Vector, b: Vector) -> Typed:
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            return getattr(builder, instruction)(*args)
+
+        return a(a, b), generate
+
+    @overload(function, strict=False)
+    def implement(a: Any, b: Any) -> Any:
+        return (lambda a, b: emit(a, b)) if isinstance(a, Vector) and a == b else None
 
 
-@overload(operator.add, strict=False)
-def _overload_add(a: Any, b: Any) -> Any:
-    return (lambda a, b: _add(a, b)) if isinstance(a, Vector) and a == b else None
+_define_operator(operator.add, "fadd")
+_define_operator(operator.sub, "fsub")
+_define_operator(operator.mul, "fmul")
+_define_operator(operator.truediv, "fdiv")
 
 
 @njit(cache=True, nogil=True)
