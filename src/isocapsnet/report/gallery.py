@@ -1,0 +1,217 @@
+"""The figures of a report: each with a name, a caption for readers and a text for those who cannot see it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet.benchmark.statistics import detectable_difference
+from isocapsnet.report import figures
+from isocapsnet.report.content import Content, Method, Reconstructions
+from isocapsnet.report.evidence import card_edges, card_nodes
+from isocapsnet.report.figures.style import colours_of
+from isocapsnet.report.prose import CONSTANT, METRIC_NAMES, REFERENCE, interval, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Illustration:
+    """A figure, its file name, its caption and its text alternative."""
+
+    name: str
+    figure: "Figure"
+    caption: str
+    alt: str
+
+
+def comparison(content: Content, metric: str = "roc_auc") -> Illustration:
+    """All methods in one metric."""
+    names = [method.label for method in content.methods]
+    values = np.array([as_row(method.row["metrics"][metric]) for method in content.methods])
+    is_area = metric == "roc_auc"
+    reference = REFERENCE if is_area else CONSTANT
+    band = _chance_band(content) if is_area else None
+    figure = figures.plot_comparison(
+        names, values, label=METRIC_NAMES[metric], chance=0.5 if is_area else None, band=band, reference=reference
+    )
+    shown = "; ".join(f"{method.label} {interval(method.row['metrics'][metric])}" for method in content.methods)
+    caption = f"{METRIC_NAMES[metric]} of every method, mean and 95 % interval over test folds."
+    if band is not None and np.isfinite(band):
+        caption += " Grey: where the mean of an uninformative method would lie 95 times in 100."
+    if reference in names:
+        caption += f" Orange: {reference}."
+    return Illustration(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{METRIC_NAMES[metric]}: {shown}.")
+
+
+def folds(content: Content) -> Illustration:
+    """One dot per fold."""
+    methods = by_area(content)
+    scores = [np.array([_float(fold["roc_auc"]) for fold in method.row["folds"]]) for method in methods]
+    figure = figures.plot_folds([method.label for method in methods], scores)
+    ranges = [
+        f"{method.label} {number(np.nanmin(values))} to {number(np.nanmax(values))}"
+        for method, values in zip(methods, scores, strict=True)
+        if np.isfinite(values).any()
+    ]
+    return Illustration(
+        "folds", figure, "ROC AUC in each test fold.", f"ROC AUC of single test folds: {'; '.join(ranges)}."
+    )
+
+
+def audit(content: Content) -> Illustration | None:
+    """What shuffled nodes change; None without an audit."""
+    audited = [method for method in content.methods if method.row["audit"]]
+    if not audited:
+        return None
+    values = [as_row(method.row["audit"]["difference"]) for method in audited]
+    shown = "; ".join(f"{method.label} {interval(method.row['audit']['difference'])}" for method in audited)
+    return Illustration(
+        "node-order",
+        figures.plot_audit([method.label for method in audited], np.array(values)),
+        "Node-order audit: change of ROC AUC when the nodes of every graph are put in one other order.",
+        f"Change of ROC AUC with shuffled nodes: {shown}.",
+    )
+
+
+def sweep(content: Content) -> Illustration | None:
+    """The parameter sweep; None without one."""
+    found = content.sweep
+    if found is None:
+        return None
+    metrics = {METRIC_NAMES[name]: values for name, values in found.metrics.items()}
+    areas = found.metrics.get("roc_auc", next(iter(found.metrics.values())))
+    shown = "; ".join(f"{value}: {number(row[0])}" for value, row in zip(found.values, areas, strict=True))
+    return Illustration(
+        f"sweep-{found.parameter.replace('_', '-')}",
+        figures.plot_sweep(found.parameter, found.values, metrics, found.seconds),
+        f"{found.method} with different values of {found.parameter}, and the time each takes.",
+        f"Mean ROC AUC by {found.parameter}: {shown}.",
+    )
+
+
+def of_method(method: Method, classes: list[str]) -> Iterator[Illustration]:
+    """ROC, calibration, confusion, learning and capsules of one method, as far as there is something to show."""
+    slug = as_slug(method.label)
+    if method.fits:
+        labels, probabilities, repeats = method.labels, method.probabilities, method.n_repeats
+        area = interval(method.row["metrics"]["roc_auc"])
+        yield Illustration(
+            f"{slug}-roc",
+            figures.plot_roc(labels, probabilities, method.fit_of, classes),
+            "Thin: single test folds; thick: their mean.",
+            f"ROC curves of {method.label}; area {area}.",
+        )
+        yield Illustration(
+            f"{slug}-calibration",
+            figures.plot_calibration(labels, probabilities, n_repeats=repeats, classes=classes),
+            "Predicted against observed frequency, with 95 % intervals; ticks are single predictions.",
+            f"Calibration of {method.label}; Brier score {interval(method.row['metrics']['brier'])}.",
+        )
+        yield Illustration(
+            f"{slug}-confusion",
+            figures.plot_confusion(labels, probabilities, n_repeats=repeats, classes=classes),
+            "Test graphs by true and predicted class.",
+            f"Confusion matrix of {method.label}; accuracy {interval(method.row['metrics']['accuracy'])}.",
+        )
+    if method.histories:
+        epochs = [len(history) for history in method.histories]
+        yield Illustration(
+            f"{slug}-learning",
+            figures.plot_learning(method.histories),
+            "One line per fit; dots: the epoch with the lowest validation loss.",
+            f"Learning curves of {len(epochs)} fits of {method.label}, {min(epochs)} to {max(epochs)} epochs.",
+        )
+    if method.capsules is not None and len(method.capsules.labels) > 2:
+        yield Illustration(
+            f"{slug}-capsules",
+            figures.plot_capsules(method.capsules.vectors, method.capsules.labels, classes),
+            "Test graphs of the first fold on two principal components of their capsules.",
+            f"Capsules of {len(method.capsules.labels)} test graphs of {method.label} in two dimensions.",
+        )
+
+
+def template(matrix: NDArray[Any], *, name: str, title: str) -> Illustration:
+    """A template as matrix and sub-graph."""
+    values = np.asarray(matrix, dtype=float)
+    rows = "; ".join(" ".join(number(value, 2) for value in row) for row in values)
+    return Illustration(
+        name,
+        figures.plot_template(values),
+        f"{title}: matrix and sub-graph. Orange is positive, blue negative; width is strength.",
+        f"{title}, rows: {rows}." if len(values) <= 6 else f"{title}, {len(values)} by {len(values)} entries.",
+    )
+
+
+def card_on_brain(content: Content, card: Mapping[str, Any], *, name: str, title: str) -> Illustration | None:
+    """A card's regions and edges on a glass brain; None without coordinates."""
+    if content.coordinates is None:
+        return None
+    n_nodes = len(content.coordinates)
+    shares, favours = card_nodes(card, n_nodes)
+    palette = colours_of(len(content.classes))
+    sizes = np.where(shares > 0.1 * shares.max(initial=0.0), 60 * shares / (shares.max(initial=0.0) or 1.0), 0.0)
+    figure = figures.plot_connectome(
+        content.coordinates,
+        card_edges(card, n_nodes),
+        node_sizes=sizes,
+        node_colours=[palette[code % len(palette)] for code in favours],
+    )
+    top = ", ".join(content.node_name(region["node"]) for region in card["regions"][:4])
+    return Illustration(
+        name,
+        figure,
+        f"{title} on the regions where it matches. Dots: regions, by share of the evidence; colour: the class in "
+        "which it matches better.",
+        f"Glass brain of {title}; main regions {top}.",
+    )
+
+
+def reconstruction(content: Content, found: Reconstructions) -> Illustration:
+    """The paper's case study: one subject of each class."""
+    first = [int(np.flatnonzero(found.labels == code)[0]) for code in np.unique(found.labels)]
+    names = [f"{found.subjects[place]} ({content.classes[found.labels[place]]})" for place in first]
+    return Illustration(
+        f"{as_slug(found.method)}-reconstruction",
+        figures.plot_reconstruction(found.inputs[first], found.outputs[first], names, content.coordinates),
+        "One test subject of each class: its graph (edges of at least 0.05 of the largest), its matrix, and what the "
+        "decoder makes of its capsules.",
+        f"Input and reconstruction of {' and '.join(names)} by {found.method}.",
+    )
+
+
+def by_area(content: Content) -> list[Method]:
+    """Methods, the highest mean ROC AUC first."""
+    return sorted(content.methods, key=lambda method: -np.nan_to_num(_area(method), nan=-1.0))
+
+
+def as_row(values: Mapping[str, float | None]) -> list[float]:
+    """Mean, low and high as numbers; NaN for what is missing."""
+    return [_float(values[name]) for name in ("mean", "low", "high")]
+
+
+def as_slug(text: str) -> str:
+    """Letters, digits and dashes only, for ids and file names."""
+    return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
+
+
+def _area(method: Method) -> float:
+    return _float(method.row["metrics"]["roc_auc"]["mean"])
+
+
+def _float(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _chance_band(content: Content) -> float | None:
+    """Half the width in which an uninformative method's mean lies 95 times in 100: what power one half would show."""
+    fits = next((method.fits for method in content.methods if method.fits), ())
+    if len(fits) < 2:
+        return None
+    counts = [np.bincount(fit.labels, minlength=len(content.classes)) for fit in fits]
+    typical = np.median(counts, axis=0).astype(int).tolist()
+    ratio = content.results["test_over_train"]
+    return detectable_difference(typical, len(fits), ratio, power=0.5, alternative="two-sided")

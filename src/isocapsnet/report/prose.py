@@ -1,0 +1,208 @@
+"""The words of a report: question, answer with its uncertainty, what was tuned, text for a methods section."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isocapsnet.report.content import Content, Method
+
+#: The level of every test and the two yardsticks, as the benchmark has them.
+LEVEL = 0.05
+REFERENCE, CONSTANT = "linear", "constant"
+
+METRIC_NAMES = {
+    "roc_auc": "ROC AUC",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "weighted_f1": "weighted F1",
+    "macro_f1": "macro F1",
+    "mcc": "MCC",
+    "brier": "Brier score",
+}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """``0.712``; a dash where there is no number."""
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+
+
+def interval(values: Mapping[str, float | None], digits: int = 3) -> str:
+    """``0.712 [0.650, 0.774]``; the mean alone where there is no interval."""
+    if values["low"] is None or values["high"] is None:
+        return number(values["mean"], digits)
+    return f"{number(values['mean'], digits)} [{number(values['low'], digits)}, {number(values['high'], digits)}]"
+
+
+def effect(values: Mapping[str, float | None]) -> str:
+    """An effect size, ``0.71 [0.42, 1.01]``."""
+    return interval({"mean": values["value"], "low": values["low"], "high": values["high"]}, digits=2)
+
+
+def p_value(value: float | None) -> str:
+    """``p = 0.012``, ``p < 0.001``."""
+    if value is None or math.isnan(value):
+        return "–"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def duration(seconds: float | None) -> str:
+    """``0.42 s``, ``12 s``, ``3.1 min``, ``2.0 h``."""
+    if seconds is None or math.isnan(seconds):
+        return "–"
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def listing(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+
+
+def question(content: Content) -> str:
+    """What the study asks."""
+    passport = content.results["passport"]
+    counts = passport.get("classes") or {}
+    names = [f"{name} ({counts[name]})" if name in counts else name for name in content.classes]
+    graphs = f" of {passport['n_nodes']} nodes" if "n_nodes" in passport else ""
+    return f"Can {listing(names) or 'the classes'} be told apart by their brain graphs{graphs}?"
+
+
+def answer(content: Content) -> list[str]:
+    """What the numbers show, one sentence per item, the most important first."""
+    rows = [method.row for method in content.methods if method.row["metrics"]["roc_auc"]["mean"] is not None]
+    contenders = [row for row in rows if row["method"] != CONSTANT]
+    if not contenders:
+        return ["There is no answer: no method has a finished job that can be scored."]
+    sentences = [_verdict(contenders)]
+    best = max(contenders, key=lambda row: row["metrics"]["roc_auc"]["mean"])
+    sentences.append(
+        f"The highest mean ROC AUC is that of {best['method']}: {interval(best['metrics']['roc_auc'])} "
+        f"({_evidence(best)})."
+    )
+    if len(contenders) > 1:
+        sentences.append(
+            f"{best['method']} beats every other method."
+            if best["is_best"]
+            else "No method beats all others, so the order in which they are listed lies inside the noise."
+        )
+    sentences += _against_reference(content, rows)
+    sentences += _power(content.results.get("detectable"))
+    if content.n_failed:
+        sentences.append(f"{content.n_failed} of {content.n_jobs} jobs failed, so part of the comparison is missing.")
+    return sentences
+
+
+def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
+    above = [row["method"] for row in rows if row["p_chance"] is not None and row["p_chance"] <= LEVEL]
+    if all(len(row["folds"]) < 2 for row in rows):
+        return "Not decided: a single test fold shows no more than its own interval."
+    if not above:
+        who = f"None of the {len(rows)} methods is" if len(rows) > 1 else f"{rows[0]['method']} is not"
+        return f"Not shown: {who[0].lower() + who[1:]} distinguishable from chance on these data."
+    if len(rows) == 1:
+        return f"Yes: {above[0]} is above chance."
+    which = "both" if len(above) == len(rows) == 2 else f"{len(above)} of {len(rows)}"
+    names = f" ({listing(above)})" if len(above) <= 4 else ""
+    return f"Yes: {which} methods{names} are above chance." if len(above) > 1 else f"Yes: {above[0]} is above chance."
+
+
+def _evidence(row: Mapping[str, Any]) -> str:
+    """The number of test folds behind an interval, and the test against chance."""
+    words = [f"95 % interval over {len(row['folds'])} test folds"] if len(row["folds"]) > 1 else ["one test fold"]
+    if row["p_chance"] is not None:
+        words.append(f"{p_value(row['p_chance'])} against chance")
+    return ", ".join(words)
+
+
+def _against_reference(content: Content, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How each isomorphic capsule network stands to the linear model, which every claim has to pass."""
+    if not any(row["method"] == REFERENCE for row in rows):
+        return ["There is no linear model in this comparison, so nothing says whether a network was needed."]
+    sentences = []
+    by_label = {method.label: method for method in content.methods}
+    for pair in content.results["comparisons"]:
+        names = [pair["first"], pair["second"]]
+        other = next((name for name in names if name != REFERENCE), "")
+        if REFERENCE not in names or other not in by_label or by_label[other].name != "isocapsnet":
+            continue
+        difference = _turned(pair["difference"]) if pair["first"] == REFERENCE else pair["difference"]
+        sentences.append(f"{other} minus {REFERENCE} is {interval(difference)} in ROC AUC on the same folds.")
+    return sentences
+
+
+def _turned(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The interval of second minus first."""
+    flip = {name: None if value is None else -value for name, value in values.items()}
+    return {"mean": flip["mean"], "low": flip["high"], "high": flip["low"]}
+
+
+def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
+    if not detectable or detectable.get("above_chance") is None or detectable.get("between_methods") is None:
+        return []
+    above, between = detectable["above_chance"], detectable["between_methods"]
+    assert above is not None and between is not None
+    if above >= 1:
+        return ["With this few graphs and folds, hardly any effect could be shown (80 % power)."]
+    return [
+        f"With {detectable['n_scores']:.0f} test folds of this size, a ROC AUC below about {above:.2f}, or a "
+        f"difference between two methods below about {between:.2f}, would be missed more often than one time in five."
+    ]
+
+
+def protocol_text(content: Content) -> str:
+    """How methods were evaluated, as a sentence or two."""
+    protocol = content.results.get("protocol") or {}
+    name = protocol.get("name")
+    folds, repeats = protocol.get("n_folds"), protocol.get("repeats", 1)
+    times = "" if repeats in (None, 1) else f", repeated {repeats} times with new splits"
+    sentences = {
+        "nested": f"Stratified {folds}-fold cross-validation{times}.",
+        "paper": "The dataset's own folds (or stratified three-fold cross-validation), with each method's defaults.",
+        "leave-site-out": "Each site was the test set once, and training used the other sites alone.",
+    }
+    words = [sentences.get(str(name), "The protocol is not on record.")]
+    if protocol.get("inner_folds"):
+        words.append(
+            f"Settings were chosen inside each training fold by the mean ROC AUC over {protocol['inner_folds']} inner "
+            f"folds, among at most {protocol['n_candidates']} settings per method, its defaults first among them."
+        )
+    elif name:
+        words.append("Nothing was tuned: every method ran with the parameters shown.")
+    words.append("Test graphs took no part in fitting, early stopping, scaling or tuning.")
+    steps = [step["name"] for step in content.results.get("preparation") or ()]
+    if steps:
+        words.append(f"Before each method, fitted on the training graphs of the fold alone: {listing(steps)}.")
+    return " ".join(words)
+
+
+def methods_text(content: Content) -> str:
+    """A paragraph for the methods section of a paper."""
+    passport, versions = content.results["passport"], content.results.get("versions") or {}
+    counts = passport.get("classes") or {}
+    classes = ", ".join(f"{name} {counts[name]}" for name in counts)
+    size = f"{passport['n_graphs']} graphs of {passport['n_nodes']} nodes" if "n_graphs" in passport else "brain graphs"
+    packages = [f"{name} {versions[name]}" for name in ("torch", "scikit-learn", "numpy", "python") if name in versions]
+    permutations = (content.results.get("protocol") or {}).get("permutations")
+    chance = (
+        f"by {permutations} permutations of the labels through the whole protocol"
+        if permutations
+        else "by a one-sided corrected resampled t-test"
+    )
+    used = f" {versions['isocapsnet']}" if "isocapsnet" in versions else ""
+    return (
+        f"We compared {listing([method.label for method in content.methods])} on {content.name} ({size}"
+        f"{'; ' + classes if classes else ''}). {protocol_text(content)} We report ROC AUC, accuracy, balanced "
+        f"accuracy and weighted F1 as means over test folds with 95 % intervals whose variance is corrected for "
+        f"overlapping training sets (Nadeau and Bengio, 2003). Methods were tested against chance {chance}, and "
+        f"against each other by two-sided corrected resampled t-tests on the same folds; p-values are adjusted by "
+        f"Holm's method (1979). "
+        f"All computations were done with isocapsnet{used}"
+        f"{' (' + ', '.join(packages) + ')' if packages else ''}."
+    )
+
+
+def describe_method(method: Method) -> str:
+    """Parameters that differ from the defaults, or that there are none."""
+    settings = ", ".join(f"{name} = {value}" for name, value in method.parameters.items())
+    return settings or "all parameters at their defaults"

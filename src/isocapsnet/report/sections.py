@@ -1,0 +1,159 @@
+"""The sections of a page: methods, evidence cards, how to reproduce."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from isocapsnet.report import gallery
+from isocapsnet.report.content import Content, Method
+from isocapsnet.report.embedding import embed
+from isocapsnet.report.prose import METRIC_NAMES, describe_method, duration, effect, interval, number, p_value
+from isocapsnet.report.tables import Table, regions_table, windows_table
+
+_TONES = {"stable": "stable", "not stable": "unstable"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An illustration as the template shows it."""
+
+    name: str
+    image: Markup
+    caption: str
+
+
+class Album:
+    """Turns illustrations into markup and keeps them."""
+
+    def __init__(self) -> None:
+        self.illustrations: list[gallery.Illustration] = []
+
+    def add(self, illustration: gallery.Illustration) -> Drawn:
+        """The illustration for the page."""
+        self.illustrations.append(illustration)
+        image = embed(illustration.figure, name=illustration.name, alt=illustration.alt)
+        return Drawn(illustration.name, image, illustration.caption)
+
+
+@dataclass(frozen=True)
+class MethodPart:
+    """A method's section."""
+
+    label: str
+    slug: str
+    verdict: str
+    facts: Sequence[tuple[str, str]]
+    figures: Sequence[Drawn]
+    templates: Sequence[Drawn]
+
+
+@dataclass(frozen=True)
+class CardPart:
+    """An evidence card; ``source`` is the card as it came."""
+
+    id: str
+    title: str
+    verdict: str
+    tone: str
+    sentence: str
+    template: Drawn
+    brain: Drawn | None
+    facts: Sequence[tuple[str, str]]
+    regions: Table
+    windows: Table
+    source: Mapping[str, Any] = field(repr=False)
+
+
+def list_methods(content: Content, album: Album) -> list[MethodPart]:
+    """The sections of all methods, the highest mean ROC AUC first."""
+    parts = []
+    for method in gallery.by_area(content):
+        slug = gallery.as_slug(method.label)
+        drawn = [album.add(illustration) for illustration in gallery.of_method(method, list(content.classes))]
+        first = next((fit.templates for fit in method.fits if fit.templates is not None), None)
+        templates = [] if first is None or method.cards else _draw_templates(first, slug, album)
+        parts.append(MethodPart(method.label, slug, method.row["verdict"], _method_facts(method), drawn, templates))
+    return parts
+
+
+def _draw_templates(templates: Any, slug: str, album: Album) -> list[Drawn]:
+    return [
+        album.add(gallery.template(matrix, name=f"{slug}-template-{i}", title=f"Template {i}"))
+        for i, matrix in enumerate(templates, start=1)
+    ]
+
+
+def _method_facts(method: Method) -> list[tuple[str, str]]:
+    row = method.row
+    facts = [("parameters", describe_method(method))]
+    facts += [(METRIC_NAMES[name], interval(values)) for name, values in row["metrics"].items()]
+    if method.fits:
+        times = [
+            f"{name} {duration(float(np.mean([fit.seconds.get(name, 0.0) for fit in method.fits])))}"
+            for name in ("tune", "fit", "predict")
+        ]
+        facts.append(("mean time per fold", ", ".join(times)))
+        memory = [fit.peak_memory for fit in method.fits if fit.peak_memory]
+        if memory:
+            facts.append(("peak memory", f"{max(memory) / 1e6:.0f} MB"))
+    facts.append(("jobs", f"{row['jobs'] - row['failed']} of {row['jobs']} finished"))
+    return facts
+
+
+def list_cards(content: Content, album: Album) -> list[CardPart]:
+    """The evidence cards of all methods."""
+    cards = []
+    for method in content.methods:
+        for place, card in enumerate(method.cards):
+            title = f"{method.label}, template {card['template'] + 1}"
+            name = f"card-{gallery.as_slug(method.label)}-{place + 1}"
+            template = album.add(gallery.template(card["matrix"], name=f"{name}-template", title=title))
+            brain = gallery.card_on_brain(content, card, name=f"{name}-brain", title=title)
+            cards.append(
+                CardPart(
+                    id=name,
+                    title=title,
+                    verdict=card["verdict"],
+                    tone=_TONES.get(card["verdict"], ""),
+                    sentence=card["sentence"],
+                    template=template,
+                    brain=None if brain is None else album.add(brain),
+                    facts=_card_facts(card),
+                    regions=regions_table(content, card, name),
+                    windows=windows_table(content, card, name),
+                    source=card,
+                )
+            )
+    return cards
+
+
+def _card_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    facts = [
+        ("class effect", f"d = {effect(card['effect'])}"),
+        ("separates the classes", f"in {card['n_separating']} of {card['n_fits']} fits ({p_value(card['p_value'])})"),
+    ]
+    for what, key in (("same regions in other fits", "places"), ("same shape in other fits", "shape")):
+        if agreement := card[key]:
+            facts.append(
+                (
+                    what,
+                    f"r = {number(agreement['value'], 2)}; by chance up to {number(agreement['null'], 2)} "
+                    f"({p_value(agreement['p_value'])})",
+                )
+            )
+    return facts
+
+
+def reproduction_facts(content: Content) -> list[tuple[str, str]]:
+    """Digests, seeds and versions."""
+    results = content.results
+    facts = [("data digest", results["passport"].get("digest") or "not on record")]
+    facts += [(name, version) for name, version in (results.get("versions") or {}).items()]
+    facts.append(("seeds", "derived from the data digest, the method's name, the repeat and the fold; none was chosen"))
+    keys = [fold["key"] for method in content.methods for fold in method.row["folds"]]
+    if keys:
+        facts.append(("records", f"{len(keys)} test folds; the first record is {keys[0]}"))
+    return facts
