@@ -12,9 +12,10 @@ VERDICTS = ("stable", "not stable", "not assessed")
 
 @dataclass(frozen=True)
 class Effect:
-    """Cohen's d on graphs that the fit did not see, with a 95 % interval (bootstrap over subjects).
+    """Cohen's d on graphs that the fit did not see, with a 95 % interval.
 
-    Positive where evidence for a class is higher in graphs of that class, as it should be.
+    Positive where evidence for a class is higher in graphs of that class, as it should be. The interval is the normal
+    approximation for as many subjects as there are: repeats of a cross-validation do not narrow it.
     """
 
     value: float
@@ -59,9 +60,8 @@ class Window:
     ----------
     row, column : int
         First nodes of the window.
-    share : float
-        Part of the template's separation of the classes that arises here; windows sum to 1, and a negative share
-        works against the others.
+    separation : float
+        What this window adds to the separation of the class scores; over all windows it sums to the card's.
     effect : Effect
         Of the evidence in this window.
     scores : list of float (n_classes,)
@@ -73,7 +73,7 @@ class Window:
 
     row: int
     column: int
-    share: float
+    separation: float
     effect: Effect
     scores: list[float]
     favours: int
@@ -82,22 +82,22 @@ class Window:
 
 @dataclass(frozen=True)
 class Region:
-    """A node and its part of the template's separation of the classes.
+    """A node over which the template separates the classes.
 
     Attributes
     ----------
     node : int
-    share : float
-        All nodes sum to 1.
-    effect : Effect
-        Of the evidence that windows over this node give.
+    separation : float
+        Of the windows whose rows or columns contain the node.
+    n_fits : int
+        Fits in which the node is among the first ``kernel_size``.
     favours : int
         The class in which the template matches better over this node.
     """
 
     node: int
-    share: float
-    effect: Effect
+    separation: float
+    n_fits: int
     favours: int
 
 
@@ -113,22 +113,28 @@ class EvidenceCard:
         Mean and standard deviation of the aligned templates, in scaled units; edges are signed.
     n_fits : int
         Fits (folds x repeats) behind the card.
+    n_left_out : int
+        Fits whose templates have another size or number (tuning may choose so), which cannot be compared.
     n_separating : int
         Fits in which the template separates the classes of unseen graphs (p <= 0.05 each).
     p_value : float
         That most fits do so by chance, adjusted over the templates.
+    separation : float
+        How far the template's evidence sets the classes apart, in units of the class score.
     effect : Effect
         Of the template's whole evidence, mean over fits.
     places : Agreement or None
-        Of the regions between fits; None with one fit.
+        Of the separation by region between fits; None with too few fits.
     shape : Agreement or None
-        Of the template itself between fits, after alignment; None with one fit.
+        Of the template itself between fits, after alignment; None with too few fits.
     windows : list of Window
-        The most influential first.
+        The most influential first; chosen without looking at labels, so that their effects are not flattered.
     regions : list of Region
-        The largest share first.
+        Those that separate the classes most, first.
+    region_map : list of float (n_nodes,)
+        The separation of every node.
     verdict : {"stable", "not stable", "not assessed"}
-        "not assessed" when there is a single fit.
+        "not assessed" with fewer than three fits.
     sentence : str
         The verdict with its reasons, for people.
     """
@@ -137,13 +143,16 @@ class EvidenceCard:
     matrix: list[list[float]]
     matrix_deviation: list[list[float]]
     n_fits: int
+    n_left_out: int
     n_separating: int
     p_value: float
+    separation: float
     effect: Effect
     places: Agreement | None
     shape: Agreement | None
     windows: list[Window]
     regions: list[Region]
+    region_map: list[float]
     verdict: str
     sentence: str
 

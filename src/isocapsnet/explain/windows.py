@@ -1,0 +1,206 @@
+"""What each window of each template says for the classes: an exact account of a class score, window by window.
+
+The score of class j in Iso-CapsNet is the length of v_j = c_j + r_j. With the routing that was found (couplings α,
+votes û, unit vector v̂_j = v_j/‖v_j‖, s the scale before squash and g = ‖s Σ α û‖/(1 + ‖s Σ α û‖²) its gain)
+
+    ‖v_j‖ = Σ_w g s α_jw û_jw·v̂_j + v̂_j·r_j,
+
+so the routed weight of window w, its coupling times what its vote adds along the class capsule, sums to the routed part
+of the score. The residual part v̂_j·r_j(F), and the whole score of networks that see match scores alone (IsoNN,
+FastIsoNN), is shared out among windows by integrated gradients from the mean scores of the graphs at hand. What is left
+is that part at the mean scores; it is reported, not hidden.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from isocapsnet import functional
+from isocapsnet._validation import InputError, check_graphs
+from isocapsnet.explain.contrasts import margins
+from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
+from isocapsnet.models._capsules import CapsuleClassifier
+
+# Midpoints of the path along which gradients are averaged.
+_STEPS = 16
+# Values of the largest tensor in a batch: 64 MB.
+_BATCH_VALUES = 16_000_000
+
+
+class WindowEvidence(NamedTuple):
+    """What every template finds in every window of every graph.
+
+    Attributes
+    ----------
+    evidence : array (n_graphs, n_contrasts, n_templates, n, n)
+        Contribution to the margin of :func:`~isocapsnet.explain.contrasts.margins`.
+    unattributed : array (n_graphs, n_contrasts)
+        The rest of the margin.
+    scores : array (n_graphs, n_templates, n, n)
+        F of Eq. 1, in scaled units: 1 at a perfect match.
+    permutations : array (n_graphs, n_templates, n, n), int64
+        Row of ``functional.permutation_table(kernel_size)``.
+    """
+
+    evidence: NDArray[np.float32]
+    unattributed: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    permutations: NDArray[np.int64]
+
+
+def is_isomorphic(estimator: Any) -> bool:
+    """Whether a fitted estimator has templates and the layer that matches them."""
+    return hasattr(getattr(estimator, "module_", None), "isomorphic")
+
+
+def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
+    """Account for the class scores of graphs ``(n_graphs, n_nodes, n_nodes)``, window by window.
+
+    ``estimator`` is a fitted isomorphic network: Iso-CapsNet, IsoNN or FastIsoNN.
+    """
+    if not is_isomorphic(estimator):
+        raise InputError(
+            f"{type(estimator).__name__} has no templates to explain; attribute_edges explains any network."
+        )
+    X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
+    with torch.no_grad():
+        match = _match(estimator, X)
+        explain = _account_of_capsules if isinstance(estimator, CapsuleClassifier) else _account_of_scores
+        baseline = 1 - match.distance.mean(dim=0, keepdim=True)
+        size = match.distance[0].numel() * len(estimator.classes_) * getattr(estimator, "capsule_size", 1)
+        step = max(1, _BATCH_VALUES // size)
+        parts = [
+            explain(estimator, IsomorphicMatch(*(tensor[start : start + step] for tensor in match)), baseline)
+            for start in range(0, len(X), step)
+        ]
+    evidence, totals = (torch.cat(part) for part in zip(*parts, strict=True))
+    return WindowEvidence(
+        evidence=evidence.cpu().numpy(),
+        unattributed=(totals - evidence.flatten(2).sum(dim=2)).cpu().numpy(),
+        scores=(1 - match.distance).cpu().numpy(),
+        permutations=match.permutation.cpu().numpy(),
+    )
+
+
+def _match(estimator: Any, X: NDArray[Any]) -> IsomorphicMatch:
+    """The match of all graphs; where a layer relaxes permutations, the one nearest to its matrix."""
+    device = next(estimator.module_.parameters()).device
+    distances, permutations = [], []
+    for start in range(0, len(X), estimator.batch_size):
+        batch = torch.from_numpy(estimator.scaler_.transform(X[start : start + estimator.batch_size])).to(device)
+        match = estimator.module_.isomorphic(batch)
+        distances.append(match.distance)
+        if isinstance(match, SpectralMatch):
+            permutations.append(functional.permutation_index(functional.linear_assignment(match.matrix)))
+        else:
+            permutations.append(match.permutation)
+    return IsomorphicMatch(torch.cat(distances), torch.cat(permutations))
+
+
+def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
+    """Iso-CapsNet's evidence ``(n_graphs, n_contrasts, n_templates, n, n)`` and margins ``(n_graphs, n_contrasts)``."""
+    module, scores = estimator.module_, 1 - match.distance
+    residual = getattr(module, "residual", None)
+    shape = (len(scores), len(estimator.classes_), estimator.capsule_size)
+    capsules = residual(scores) if residual is not None else scores.new_zeros(shape)
+    routing = _route(module, match)
+    if routing is not None:
+        capsules = capsules + routing.capsules
+    lengths = functional.safe_norm(capsules)
+    direction = capsules / torch.where(lengths == 0, 1.0, lengths)[..., None]
+    evidence = scores.new_zeros(1)
+    if routing is not None:
+        routed = routing.coupling * torch.einsum("bymd,byd->bym", routing.votes, direction)
+        evidence = margins(routed.unflatten(2, scores.shape[1:]))
+    if residual is not None:
+
+        def residual_margins(path: Tensor) -> Tensor:
+            return margins((direction * residual(path)).sum(dim=2))
+
+        evidence = evidence + _integrate(residual_margins, scores, baseline)
+    return evidence, margins(lengths)
+
+
+def _account_of_scores(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for networks that see the match scores alone."""
+    network = copy(estimator.module_)
+    network._modules = {**network._modules, "isomorphic": (given := _GivenMatch())}
+    graphs = match.distance.new_zeros(len(match.distance), estimator.n_nodes_in_, estimator.n_nodes_in_)
+
+    def score_margins(scores: Tensor) -> Tensor:
+        given.match = IsomorphicMatch(1 - scores, match.permutation)
+        return margins(estimator._class_scores(network(graphs)))
+
+    scores = 1 - match.distance
+    return _integrate(score_margins, scores, baseline), score_margins(scores)
+
+
+class _GivenMatch(nn.Module):
+    """Stands where the isomorphic layer was and returns a match that is known already."""
+
+    match: IsomorphicMatch
+
+    def forward(self, graphs: Tensor) -> IsomorphicMatch:
+        return self.match
+
+
+class _Routing(NamedTuple):
+    """Class capsules ``(n_graphs, n_classes, d)``, votes ``(..., n_capsules, d)``, g s α ``(..., n_capsules)``."""
+
+    capsules: Tensor
+    votes: Tensor
+    coupling: Tensor
+
+
+def _route(module: Any, match: IsomorphicMatch) -> _Routing | None:
+    """Routing as the module does it, with what it forgets; None for a module without routing."""
+    if hasattr(module, "primary"):
+        if module.digit is None:
+            return None
+        primary, weight = module.primary(match), module.digit.weight
+        iterations, scale, over = module.digit.iterations, module.digit.scale, "classes"
+    else:
+        weight, kernel_size = module.weight, module.isomorphic.templates.shape[-1]
+        primary = functional.released_primary_capsules(match.distance, match.permutation, kernel_size)
+        iterations, scale, over = module.routing_iterations, 1.0, "windows"
+    if isinstance(primary, PermutationCapsules) and weight.shape[2] > 1:
+        votes = functional.permutation_votes(primary, weight)
+    else:
+        votes = functional.dense_votes(
+            primary.expand() if isinstance(primary, PermutationCapsules) else primary, weight
+        )
+    contexts: list[Tensor] = []
+
+    def attend(context: Tensor) -> Tensor:
+        contexts.append(context)
+        return functional.attend_to_votes(votes, context, over)
+
+    start = votes.new_zeros(len(votes), weight.shape[0], weight.shape[-1])
+    capsules = functional.dynamic_routing(attend, start, iterations, scale)
+    logits = torch.einsum("bymd,byd->bym", votes, contexts[-1])
+    coupling = functional.leaky_softmax(logits, dim=1) if over == "classes" else logits.softmax(dim=2)
+    length = functional.safe_norm(scale * torch.einsum("bym,bymd->byd", coupling, votes), keepdim=True)
+    return _Routing(capsules, votes, scale * length / (1 + length.square()) * coupling)
+
+
+def _integrate(function: Callable[[Tensor], Tensor], scores: Tensor, baseline: Tensor) -> Tensor:
+    """Integrated gradients of ``function`` ``(n_graphs, n_contrasts)`` from ``baseline`` to ``scores``.
+
+    Scores ``(n_graphs, n_templates, n, n)`` give ``(n_graphs, n_contrasts, n_templates, n, n)``.
+    """
+    difference = scores - baseline
+    total = None
+    for step in range(_STEPS):
+        with torch.enable_grad():
+            path = (baseline + (step + 0.5) / _STEPS * difference).detach().requires_grad_()
+            values = function(path)
+            gradients = [torch.autograd.grad(value.sum(), path, retain_graph=True)[0] for value in values.T]
+        gradient = torch.stack(gradients, dim=1)
+        total = gradient if total is None else total + gradient
+    assert total is not None
+    return total / _STEPS * difference[:, None]
