@@ -1,12 +1,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CODE := src tests benchmarks
 # One thread per process: small Adam steps are tens of times slower on oversubscribed cores.
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS ?= 2
 
-.PHONY: install demo test test-slow lint format bench clean
+.PHONY: install demo test test-slow lint format bench browser clean
 
 install: $(VENV)/.installed
 
@@ -16,24 +18,35 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
+# The main job on the embedded dataset, and the report about it.
 demo: install
-	$(BIN)/isocapsnet demo
+	$(BIN)/isocapsnet benchmark --out isocapsnet-results
+	$(BIN)/isocapsnet report isocapsnet-results
 
-test: install
+# The report's tests drive a real browser; where none can be installed they skip and say so.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
+	  >/dev/null; } || echo "no chromium: the browser tests will skip"
+
+test: install browser
 	$(BIN)/python -m pytest -n 2
 
 test-slow: install
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -m slow
 
 lint: install
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: install
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: install
+	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache isocapsnet-results
