@@ -1,15 +1,22 @@
 """Every check of ours on every method of MODELS, and a count of how many ran."""
 
+import pkgutil
 from functools import partial
+from importlib import import_module
 
 import pytest
 from estimator_checks import CHECKS
 
-from isocapsnet.models import MODELS
+from isocapsnet import models
+from isocapsnet.models import MODELS, GraphClassifier
 
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {
     "isocapsnet": {"max_epochs": 2, "n_templates": 2},
+    "dgcnn": {"max_epochs": 2, "density": 0.2},
+    "gcn": {"max_epochs": 2, "density": 0.2},
+    "gin": {"max_epochs": 2, "density": 0.2},
+    "diffpool": {"max_epochs": 2, "density": 0.2},
     "freq": {"density": 0.2, "n_patterns": 100},
 }
 
@@ -36,6 +43,19 @@ def test_estimator(method, check):
             CHECKS[check](MAKE[method])
     else:
         CHECKS[check](MAKE[method])
+
+
+def test_every_method_there_is_has_a_name():
+    public = [name for _, name, _ in pkgutil.iter_modules(models.__path__) if not name.startswith("_")]
+    modules = [import_module(f"isocapsnet.models.{name}") for name in public]
+    classes = {
+        thing
+        for module in modules
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, GraphClassifier) and thing.__module__ == module.__name__
+    }
+    assert classes == set(MODELS.values())
+    assert len(MODELS) == len(classes)
 
 
 def test_every_check_runs_on_every_method(request):

@@ -128,9 +128,9 @@ def test_a_strength_that_is_not_positive_is_refused(C):
 def test_linear_is_a_serious_opponent_on_the_development_set():
     data = np.load(DATA / "abide_aal116_nyu.npz")
     X, y = data["adjacency"], data["labels"]
-    started, aucs = time.perf_counter(), []
+    started, aucs = time.process_time(), []
     for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
         model = LinearClassifier(random_state=0).fit(X[train], y[train])
         aucs.append(roc_auc_score(y[test], model.predict_proba(X[test])[:, 1]))
     assert np.mean(aucs) > 0.72
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
