@@ -60,8 +60,9 @@ class Window:
     ----------
     row, column : int
         First nodes of the window.
-    separation : float
-        What this window adds to the separation of the class scores; over all windows it sums to the card's.
+    share : float
+        Part of the template's separation of the classes that arises here, negative where it works against the others;
+        the absolute shares of all windows sum to 1.
     effect : Effect
         Of the evidence in this window.
     scores : list of float (n_classes,)
@@ -73,7 +74,7 @@ class Window:
 
     row: int
     column: int
-    separation: float
+    share: float
     effect: Effect
     scores: list[float]
     favours: int
@@ -87,8 +88,12 @@ class Region:
     Attributes
     ----------
     node : int
-    separation : float
-        Of the windows whose rows or columns contain the node.
+    share : float
+        Part of the template's separation of the classes in the windows whose rows or columns contain the node; the
+        absolute shares of all nodes sum to 1.
+    effect : Effect
+        Of the evidence in these windows. Nodes are listed by their share in the same graphs, which flatters effects a
+        little; those of windows and templates are free of this.
     n_fits : int
         Fits in which the node is among the first ``kernel_size``.
     favours : int
@@ -96,7 +101,8 @@ class Region:
     """
 
     node: int
-    separation: float
+    share: float
+    effect: Effect
     n_fits: int
     favours: int
 
@@ -130,9 +136,9 @@ class EvidenceCard:
     windows : list of Window
         The most influential first; chosen without looking at labels, so that their effects are not flattered.
     regions : list of Region
-        Those that separate the classes most, first.
-    region_map : list of float (n_nodes,)
-        The separation of every node.
+        The largest share first.
+    region_shares : list of float (n_nodes,)
+        The share of every node.
     verdict : {"stable", "not stable", "not assessed"}
         "not assessed" with fewer than three fits.
     sentence : str
@@ -152,7 +158,7 @@ class EvidenceCard:
     shape: Agreement | None
     windows: list[Window]
     regions: list[Region]
-    region_map: list[float]
+    region_shares: list[float]
     verdict: str
     sentence: str
 

@@ -63,7 +63,9 @@ def combine(
         return []
     p_values = np.stack(
         [
-            permutation_p_values(templates.evidence[:, :, alignment.order], codes, fits.n_classes, random_state + place)
+            permutation_p_values(
+                templates.template_evidence[:, :, alignment.order], codes, fits.n_classes, random_state + place
+            )
             for place, (templates, alignment, codes) in enumerate(fits.parts())
         ]
     )
@@ -165,7 +167,7 @@ def _make_card(
         ]
     )
     effects = [
-        effect_size(fit.evidence[:, :, alignment.order[place]], codes, fits.n_classes)
+        effect_size(fit.template_evidence[:, :, alignment.order[place]], codes, fits.n_classes)
         for fit, alignment, codes in fits.parts()
     ]
     aligned = np.stack(
@@ -186,13 +188,13 @@ def _make_card(
         n_left_out=fits.n_left_out,
         n_separating=int((p_values <= LEVEL).sum()),
         p_value=p_value,
-        separation=float(fits.pick("separation", place).sum(axis=(1, 2)).mean()),
+        separation=float(fits.pick("window_separation", place).sum(axis=(1, 2)).mean()),
         effect=_with_interval(float(np.mean(effects)), fits.class_counts),
         places=places,
         shape=shape,
         windows=_list_windows(fits, place),
         regions=_list_regions(fits, place, maps),
-        region_map=maps.mean(axis=0).tolist(),
+        region_shares=_shares(maps.mean(axis=0)).tolist(),
         verdict=verdict,
         sentence=sentence,
     )
@@ -212,8 +214,9 @@ def _with_interval(value: float, class_counts: NDArray[np.int64]) -> Effect:
 
 def _list_windows(fits: _Fits, place: int) -> list[Window]:
     """The windows that move the class scores most, whichever way."""
-    influence = fits.pick("influence", place).mean(axis=0)
-    separations, effects = (fits.pick(name, place).mean(axis=0) for name in ("separation", "effect"))
+    influence = fits.pick("window_influence", place).mean(axis=0)
+    shares = _shares(fits.pick("window_separation", place).mean(axis=0))
+    effects = fits.pick("window_effect", place).mean(axis=0)
     scores = np.nanmean(fits.pick("class_scores", place), axis=0)
     stride, n = fits.templates[0].stride, influence.shape[0]
     windows = []
@@ -222,7 +225,7 @@ def _list_windows(fits: _Fits, place: int) -> list[Window]:
             Window(
                 row=s * stride,
                 column=t * stride,
-                separation=float(separations[s, t]),
+                share=float(shares[s, t]),
                 effect=_with_interval(float(effects[s, t]), fits.class_counts),
                 scores=scores[:, s, t].tolist(),
                 favours=int(np.argmax(scores[:, s, t])),
@@ -253,14 +256,33 @@ def _list_regions(fits: _Fits, place: int, maps: NDArray[np.float64]) -> list[Re
     fit = fits.templates[0]
     kernel_size = fit.matrices.shape[-1]
     first = np.argsort(-maps, axis=1)[:, :kernel_size]
-    weights = np.maximum(fits.pick("separation", place), 0)[:, None]
+    weights = np.maximum(fits.pick("window_separation", place), 0)[:, None]
     weighted = np.nan_to_num(fits.pick("class_scores", place)) * weights
     favours = over_regions(weighted.mean(axis=0), fits.n_nodes, kernel_size, fit.stride).argmax(axis=0)
-    mean = maps.mean(axis=0)
+    effects = np.mean(
+        [
+            effect_size(part.region_evidence[:, :, alignment.order[place]], codes, fits.n_classes)
+            for part, alignment, codes in fits.parts()
+        ],
+        axis=0,
+    )
+    shares = _shares(maps.mean(axis=0))
     return [
-        Region(int(node), float(mean[node]), int((first == node).sum()), int(favours[node]))
-        for node in np.argsort(-mean)[:_REGIONS]
+        Region(
+            node=int(node),
+            share=float(shares[node]),
+            effect=_with_interval(float(effects[node]), fits.class_counts),
+            n_fits=int((first == node).sum()),
+            favours=int(favours[node]),
+        )
+        for node in np.argsort(-shares)[:_REGIONS]
     ]
+
+
+def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Signed parts whose absolute values sum to 1."""
+    total = np.abs(values).sum()
+    return values / total if total > 0 else values
 
 
 def _judge(

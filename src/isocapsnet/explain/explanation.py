@@ -10,7 +10,7 @@ from scipy.stats import mode
 from isocapsnet._validation import InputError, check_graphs
 from isocapsnet.explain.attribution import attribute_edges, is_network, randomization_check
 from isocapsnet.explain.contrasts import effect_size, separation
-from isocapsnet.explain.windows import is_isomorphic, window_evidence
+from isocapsnet.explain.windows import find_layer, window_evidence
 
 # Graphs per class that are kept with their reconstructions, for people to look at.
 _EXAMPLES = 6
@@ -31,18 +31,18 @@ class Templates:
         In scaled units.
     stride : int
         Window [s, t] covers rows ``s * stride`` to ``s * stride + k - 1`` and columns ``t * stride`` to ...
-    evidence : array (n_graphs, n_contrasts, n_templates)
+    template_evidence : array (n_graphs, n_contrasts, n_templates)
         Of the whole template.
     region_evidence : array (n_graphs, n_contrasts, n_templates, n_nodes)
         Of the windows whose rows or columns contain the node: their sum along the other side, mean over the window
         positions that contain the node (a node at the border lies in fewer).
     unattributed : array (n_graphs, n_contrasts)
         The part of the margin that belongs to no window.
-    separation : array (n_templates, n, n)
+    window_separation : array (n_templates, n, n)
         Mean evidence in the class minus mean evidence in the rest; sums to the separation of the template.
-    effect : array (n_templates, n, n)
+    window_effect : array (n_templates, n, n)
         Cohen's d of the evidence.
-    influence : array (n_templates, n, n)
+    window_influence : array (n_templates, n, n)
         Standard deviation of the evidence: where the network looks, whatever the labels are.
     class_evidence : array (n_classes, n_templates, n, n)
         Mean evidence (of the first contrast for two classes, of the class's own else) over the graphs of a class.
@@ -56,12 +56,12 @@ class Templates:
 
     matrices: NDArray[np.float32]
     stride: int
-    evidence: NDArray[np.float32]
+    template_evidence: NDArray[np.float32]
     region_evidence: NDArray[np.float32]
     unattributed: NDArray[np.float32]
-    separation: NDArray[np.float32]
-    effect: NDArray[np.float32]
-    influence: NDArray[np.float32]
+    window_separation: NDArray[np.float32]
+    window_effect: NDArray[np.float32]
+    window_influence: NDArray[np.float32]
     class_evidence: NDArray[np.float32]
     class_scores: NDArray[np.float32]
     orientation: NDArray[np.int32]
@@ -147,7 +147,7 @@ def explain(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: str = 
         example_graphs=np.asarray(X[examples], dtype=np.float32),
         example_reconstructions=estimator.reconstruct(X[examples]) if has_decoder else None,
         representation=np.asarray(estimator.transform(X), np.float32) if hasattr(estimator, "transform") else None,
-        templates=_explain_templates(estimator, X, codes) if is_isomorphic(estimator) else None,
+        templates=_explain_templates(estimator, X, codes) if find_layer(estimator) is not None else None,
     )
 
 
@@ -158,7 +158,7 @@ def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]) -> Templates:
-    matrices, stride, n_classes = estimator.templates_, estimator.module_.isomorphic.stride, len(estimator.classes_)
+    matrices, stride, n_classes = estimator.templates_, find_layer(estimator).stride, len(estimator.classes_)
     found = window_evidence(estimator, X)
     per_class = [codes == code for code in range(n_classes)]
     own = found.evidence.swapaxes(0, 1)[[0] * n_classes if n_classes == 2 else range(n_classes)]
@@ -166,12 +166,12 @@ def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]
     return Templates(
         matrices=matrices,
         stride=stride,
-        evidence=found.evidence.sum(axis=(3, 4)),
+        template_evidence=found.evidence.sum(axis=(3, 4)),
         region_evidence=over_regions(found.evidence, X.shape[1], matrices.shape[-1], stride),
         unattributed=found.unattributed,
-        separation=separation(found.evidence, codes, n_classes).astype(np.float32),
-        effect=effect_size(found.evidence, codes, n_classes).astype(np.float32),
-        influence=found.evidence.std(axis=0).mean(axis=0),
+        window_separation=separation(found.evidence, codes, n_classes).astype(np.float32),
+        window_effect=effect_size(found.evidence, codes, n_classes).astype(np.float32),
+        window_influence=found.evidence.std(axis=0).mean(axis=0),
         class_evidence=np.stack([_mean(values[members]) for values, members in zip(own, per_class, strict=True)]),
         class_scores=np.stack([_mean(found.scores[members]) for members in per_class]),
         orientation=np.stack(orientation),

@@ -162,7 +162,7 @@ def _shape_similarity(fits: NDArray[np.float32]) -> NDArray[np.float64]:
 def _isomorphic_distances(
     targets: NDArray[np.float32], matrices: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """min over P of ‖P K Pᵀ - T‖ and the winner ``(n, m)``, for targets T ``(n, k, k)`` and matrices K ``(m, k, k)``."""
+    """min over P of ‖P K Pᵀ - T‖ and the winner ``(n, m)``, for targets T ``(n, k, k)``, matrices K ``(m, k, k)``."""
     match = isomorphic_match(
         torch.from_numpy(np.ascontiguousarray(targets, dtype=np.float32)),
         torch.from_numpy(np.ascontiguousarray(matrices, dtype=np.float32)),

@@ -11,8 +11,8 @@ FastIsoNN), is shared out among windows by integrated gradients from the mean sc
 is that part at the mean scores; it is reported, not hidden.
 """
 
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,9 +53,12 @@ class WindowEvidence(NamedTuple):
     permutations: NDArray[np.int64]
 
 
-def is_isomorphic(estimator: Any) -> bool:
-    """Whether a fitted estimator has templates and the layer that matches them."""
-    return hasattr(getattr(estimator, "module_", None), "isomorphic")
+def find_layer(estimator: Any) -> Any:
+    """The layer that matches the templates of a fitted network with its input; None where there is none."""
+    module = getattr(estimator, "module_", None)
+    if not isinstance(module, nn.Module):
+        return None
+    return next((layer for layer in module.modules() if hasattr(layer, "templates")), None)
 
 
 def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
@@ -63,7 +66,7 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
 
     ``estimator`` is a fitted isomorphic network: Iso-CapsNet, IsoNN or FastIsoNN.
     """
-    if not is_isomorphic(estimator):
+    if find_layer(estimator) is None:
         raise InputError(
             f"{type(estimator).__name__} has no templates to explain; attribute_edges explains any network."
         )
@@ -89,11 +92,11 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
 
 def _match(estimator: Any, X: NDArray[Any]) -> IsomorphicMatch:
     """The match of all graphs; where a layer relaxes permutations, the one nearest to its matrix."""
-    device = next(estimator.module_.parameters()).device
+    layer, device = find_layer(estimator), next(estimator.module_.parameters()).device
     distances, permutations = [], []
     for start in range(0, len(X), estimator.batch_size):
         batch = torch.from_numpy(estimator.scaler_.transform(X[start : start + estimator.batch_size])).to(device)
-        match = estimator.module_.isomorphic(batch)
+        match = layer(batch)
         distances.append(match.distance)
         if isinstance(match, SpectralMatch):
             permutations.append(functional.permutation_index(functional.linear_assignment(match.matrix)))
@@ -128,25 +131,25 @@ def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tenso
 
 def _account_of_scores(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
     """The same for networks that see the match scores alone."""
-    network = copy(estimator.module_)
-    network._modules = {**network._modules, "isomorphic": (given := _GivenMatch())}
     graphs = match.distance.new_zeros(len(match.distance), estimator.n_nodes_in_, estimator.n_nodes_in_)
 
     def score_margins(scores: Tensor) -> Tensor:
-        given.match = IsomorphicMatch(1 - scores, match.permutation)
-        return margins(estimator._class_scores(network(graphs)))
+        with _given(find_layer(estimator), IsomorphicMatch(1 - scores, match.permutation)):
+            values: Tensor = margins(estimator._class_scores(estimator.module_(graphs)))
+        return values
 
     scores = 1 - match.distance
     return _integrate(score_margins, scores, baseline), score_margins(scores)
 
 
-class _GivenMatch(nn.Module):
-    """Stands where the isomorphic layer was and returns a match that is known already."""
-
-    match: IsomorphicMatch
-
-    def forward(self, graphs: Tensor) -> IsomorphicMatch:
-        return self.match
+@contextmanager
+def _given(layer: Any, match: IsomorphicMatch) -> Iterator[None]:
+    """Let the layer answer with a match that is known already, so that the network can be asked about any scores."""
+    layer.forward = lambda graphs: match
+    try:
+        yield
+    finally:
+        del layer.forward
 
 
 class _Routing(NamedTuple):
