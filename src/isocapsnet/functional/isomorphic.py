@@ -140,8 +140,7 @@ def spectral_match(
     with torch.no_grad():
         if window_vectors is None:
             window_vectors = window_eigenvectors(graphs, k, stride)
-        template_vectors = _eigenvectors(templates)[:, None, None, None]
-        matrix = _PROJECT[projection](window_vectors, template_vectors)  # (c, B, n, n, k, k)
+        matrix = _PROJECT[projection](window_vectors, _eigenvectors(templates))  # (c, B, n, n, k, k)
     # One tall product per template: broadcasting would copy the template for every window.
     half = torch.bmm(matrix.reshape(n_templates, -1, k), templates).view_as(matrix)
     matched = half @ matrix.transpose(-1, -2)
@@ -163,10 +162,11 @@ def _eigenvectors(matrices: Tensor) -> Tensor:
 
 
 def _relaxed(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
-    return window_vectors.abs() @ template_vectors.abs().transpose(-1, -2)
+    return torch.einsum("bstai,cdi->cbstad", window_vectors.abs(), template_vectors.abs())
 
 
 def _orthogonal(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
+    template_vectors = template_vectors[:, None, None, None]
     agreement = (window_vectors * template_vectors).sum(dim=-2, keepdim=True)
     signs = torch.where(agreement < 0, -1.0, 1.0).to(agreement.dtype)
     return (window_vectors * signs) @ template_vectors.transpose(-1, -2)

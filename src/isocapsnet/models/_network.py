@@ -110,7 +110,7 @@ class NetworkClassifier(GraphClassifier):
         training, validation = self._split(codes, seed)
         if X_unlabeled is not None:
             training = np.concatenate([training, np.arange(len(X), len(X) + len(X_unlabeled))])
-        graphs = GraphStore(X, codes, self.scaler_, device, X_unlabeled)
+        graphs = self._build_store(X, codes, device, X_unlabeled)
 
         # Everything random below draws from a forked generator: the user's own is left as it was.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -130,6 +130,12 @@ class NetworkClassifier(GraphClassifier):
         if self._calibrated and len(validation):
             self.temperature_ = _fit_temperature(self._scores(X[validation]), codes[validation])
         self._warn_if_constant(X[np.sort(training[training < len(X)])[:1000]])
+
+    def _build_store(
+        self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
+    ) -> "GraphStore":
+        """What batches are drawn from; a method may give its module more than the graphs."""
+        return GraphStore(X, codes, self.scaler_, device, X_unlabeled)
 
     def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: "GraphStore | None") -> NeuralNet:
         weights = torch.as_tensor(class_weights(self.class_weight, self.classes_, codes), dtype=torch.float32)
@@ -291,9 +297,9 @@ class GraphStore(torch.utils.data.Dataset):
             scaled = [torch.from_numpy(scaler.transform(source)) for source in self.sources]
             self.resident = torch.cat(scaled).to(device)
 
-    def subset(self, index: NDArray[np.int64]) -> "GraphStore":
+    def subset(self, index: NDArray[np.int64]) -> Self:
         """The same store seen through ``index``; nothing is copied."""
-        view = object.__new__(GraphStore)
+        view = object.__new__(type(self))
         view.__dict__ = {**self.__dict__, "index": self.index[index]}
         return view
 

@@ -47,9 +47,14 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         super().__init__(n_templates, kernel_size, stride, template_scale)
         self.projection = projection
 
-    def forward(self, graphs: Tensor) -> IsomorphicMatch | SpectralMatch:  # type: ignore[override]
-        """``(n_graphs, n_nodes, n_nodes)`` to a match; with ``projection="permutation"`` of the exact layer's type."""
-        match = spectral_match(graphs, self.templates, self.stride, self.projection)
+    def forward(  # type: ignore[override]
+        self, graphs: Tensor, window_vectors: Tensor | None = None
+    ) -> IsomorphicMatch | SpectralMatch:
+        """``(n_graphs, n_nodes, n_nodes)`` to a match; with ``projection="permutation"`` of the exact layer's type.
+
+        ``window_vectors`` as in :func:`~isocapsnet.functional.spectral_match`.
+        """
+        match = spectral_match(graphs, self.templates, self.stride, self.projection, window_vectors)
         if self.projection == "permutation":
             return IsomorphicMatch(match.distance, permutation_index(match.matrix))
         return match
