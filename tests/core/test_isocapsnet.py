@@ -22,7 +22,9 @@ def planted():
 
 @pytest.fixture(scope="module")
 def fitted(planted):
-    return IsoCapsNetClassifier(n_templates=2, kernel_size=3, validation_fraction=0.2, **QUICK).fit(planted.graphs, planted.labels)
+    return IsoCapsNetClassifier(n_templates=2, kernel_size=3, validation_fraction=0.2, **QUICK).fit(
+        planted.graphs, planted.labels
+    )
 
 
 def test_transform_gives_the_capsules_whose_lengths_order_the_probabilities(fitted, planted):
@@ -54,7 +56,7 @@ def test_reconstruction_comes_back_in_original_units(planted, scaling):
 
 def test_reconstruction_learns_to_draw_the_graphs(planted):
     model = IsoCapsNetClassifier(max_epochs=150, learning_rate=3e-3, validation_fraction=0, random_state=0)
-    model.set_params(reconstruction_weight=0.1, decoder_sizes=(64,)).fit(planted.graphs, planted.labels)
+    model.set_params(reconstruction_weight=0.1, decoder_sizes=(64,), tolerance=0).fit(planted.graphs, planted.labels)
     error = np.linalg.norm(model.reconstruct(planted.graphs) - planted.graphs, axis=(1, 2))
     spread = np.linalg.norm(planted.graphs - planted.graphs.mean(), axis=(1, 2))
     assert error.mean() < 0.8 * spread.mean()
@@ -92,6 +94,18 @@ def test_early_stopping_keeps_the_best_epoch_of_the_validation_part(planted):
         graphs = torch.from_numpy(model.scaler_.transform(planted.graphs[validation]))
         loss = model.net_.criterion_(model.module_(graphs), torch.from_numpy(planted.labels[validation]))
     assert loss.item() == pytest.approx(min(losses), rel=1e-3)
+
+
+def test_training_stops_when_every_graph_is_on_the_right_side_of_the_margins(planted):
+    settings = {"max_epochs": 200, "learning_rate": 3e-3, "decoder_sizes": (8,), "random_state": 0}
+    model = IsoCapsNetClassifier(tolerance=1e-3, **settings).fit(planted.graphs, planted.labels)
+    lengths = np.linalg.norm(model.transform(planted.graphs).reshape(-1, 2, 16), axis=2)
+    own, other = (lengths[np.arange(40), labels] for labels in (planted.labels, 1 - planted.labels))
+    assert len(model.history_) < 200
+    assert own.min() > 0.8
+    assert other.max() < 0.25
+    again = IsoCapsNetClassifier(tolerance=0, **{**settings, "max_epochs": len(model.history_) + 1})
+    assert len(again.fit(planted.graphs, planted.labels).history_) == len(model.history_) + 1
 
 
 def test_validation_part_is_stratified_and_disjoint():

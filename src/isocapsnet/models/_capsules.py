@@ -5,10 +5,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
+from skorch import NeuralNet
+from skorch.callbacks import Callback
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError
-from isocapsnet.functional import safe_norm
+from isocapsnet.functional import margin_loss, safe_norm
 from isocapsnet.models._network import SemiSupervisedNetwork
 from isocapsnet.nn import CapsuleLoss, CapsuleOutput
 
@@ -39,3 +41,27 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
     def _class_scores(self, output: Any) -> Tensor:
         assert isinstance(output, CapsuleOutput)
         return safe_norm(output.capsules)
+
+
+class MarginReached(Callback):
+    """Ends a fit when the mean margin loss of an epoch falls below ``tolerance``.
+
+    The loss of Eq. 10 is zero once every graph is on the right side of both margins: its labels then have nothing
+    left to teach, and later epochs serve the reconstruction alone.
+    """
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+
+    def on_epoch_begin(self, net: NeuralNet, **_: Any) -> None:
+        self.total, self.count = 0.0, 0
+
+    def on_batch_end(self, net: NeuralNet, batch: Any = None, training: bool = False, **step: Any) -> None:
+        if training:
+            targets = batch[1]
+            self.total += float(margin_loss(safe_norm(step["y_pred"].capsules.detach()), targets).sum())
+            self.count += int((targets >= 0).sum())
+
+    def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
+        if self.total < self.tolerance * self.count:
+            raise KeyboardInterrupt  # skorch's way to end a fit and keep what was learned

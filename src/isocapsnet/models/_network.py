@@ -88,6 +88,10 @@ class NetworkClassifier(GraphClassifier):
         """Module output to class scores ``(n_graphs, n_classes)``, of which probabilities are the softmax."""
         return output
 
+    def _own_callbacks(self) -> list[Any]:
+        """Named skorch callbacks that the method brings along."""
+        return []
+
     def _setting(self, name: str) -> Any:
         """A training parameter as it is used, where a method derives it from others."""
         return getattr(self, name)
@@ -139,7 +143,7 @@ class NetworkClassifier(GraphClassifier):
 
     def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: "GraphStore | None") -> NeuralNet:
         weights = torch.as_tensor(class_weights(self.class_weight, self.classes_, codes), dtype=torch.float32)
-        callbacks: list[Any] = [("divergence", _DivergenceGuard())]
+        callbacks: list[Any] = [("divergence", _DivergenceGuard()), *self._own_callbacks()]
         if validation is not None and self.patience is not None:
             stopping = EarlyStopping(patience=self.patience, load_best=True, sink=logger.info)
             callbacks.append(("early_stopping", stopping))

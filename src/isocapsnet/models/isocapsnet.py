@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.models._capsules import CapsuleClassifier
+from isocapsnet.models._capsules import CapsuleClassifier, MarginReached
 from isocapsnet.nn import CapsuleLoss, IsoCapsNet, ReleasedIsoCapsNet
 from isocapsnet.nn.capsule import RESIDUAL_INPUTS, WEIGHT_SHARING
 from isocapsnet.nn.isocapsnet import MATCHING
@@ -27,12 +27,13 @@ RELEASED: dict[str, Any] = {
     "reconstruction_weight": 0.0005,
     "scaling": "none",
     "validation_fraction": 0.0,
+    "tolerance": 0.0,
 }
 
 # What the published program does not have; setting it has no effect on formulation="released".
 _NOT_RELEASED = (
     "matching", "stride", "weight_sharing", "primary_size", "gamma", "residual", "residual_input", "residual_sizes",
-    "template_scale", "scaling", "patience", "validation_fraction",
+    "template_scale", "scaling", "patience", "validation_fraction", "tolerance",
 )  # fmt: skip
 
 
@@ -96,6 +97,9 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     learning_rate, weight_decay : float
         Of AdamW.
     batch_size, max_epochs : int
+    tolerance : float
+        Stop when the mean margin loss of the training graphs falls below it: nothing is left to learn from their
+        labels. 0 trains for all ``max_epochs``.
     patience : int, optional
         With a validation part: stop after this many epochs without a better validation loss, keep the best epoch.
     validation_fraction : float
@@ -153,6 +157,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         weight_decay: float = 5e-4,
         batch_size: int = 64,
         max_epochs: int = 100,
+        tolerance: float = 1e-3,
         patience: int | None = 20,
         validation_fraction: float = 0.0,
         class_weight: Any = None,
@@ -182,6 +187,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.max_epochs = max_epochs
+        self.tolerance = tolerance
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.class_weight = class_weight
@@ -193,7 +199,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """What a nested tuner may try."""
-        return {"learning_rate": [3e-4, 1e-3], "kernel_size": [3, 4], "n_templates": [1, 4]}
+        return {"learning_rate": [3e-4, 1e-3]}
 
     @property
     def templates_(self) -> NDArray[np.float32]:
@@ -225,6 +231,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         check_number("routing_iterations", self.routing_iterations, low=0, integer=True)
         check_number("gamma", self.gamma, low=-1, high=1)
         check_number("reconstruction_weight", self.reconstruction_weight, low=0)
+        check_number("tolerance", self.tolerance, low=0)
         check_number("template_scale", self.template_scale, low=0, open_low=True)
         if self.primary_size is not None:
             check_number("primary_size", self.primary_size, low=1, integer=True)
@@ -256,6 +263,10 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         if self.formulation == "released" and name in RELEASED and (name in _NOT_RELEASED or self._is_default(name)):
             return RELEASED[name]
         return super()._setting(name)
+
+    def _own_callbacks(self) -> list[Any]:
+        tolerance = self._setting("tolerance")
+        return [("margin", MarginReached(tolerance))] if tolerance > 0 else []
 
     @property
     def _optimizer(self) -> type[torch.optim.Optimizer]:  # type: ignore[override]
