@@ -19,6 +19,7 @@ _COMMANDS = {
     "data": ("isocapsnet.cli.data", "List, fetch, describe, check and convert datasets."),
     "fit": ("isocapsnet.cli.models", "Fit one method and save the model."),
     "predict": ("isocapsnet.cli.models", "Predict with a saved model."),
+    "report": ("isocapsnet.cli.report", "Write one HTML page about a results folder."),
     "sweep": ("isocapsnet.cli.benchmark", "Vary one parameter of a method (the paper's Table 2)."),
     "transform": ("isocapsnet.cli.models", "Write the representation a saved model has of each graph."),
 }

@@ -44,16 +44,34 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Capsules:
-    """Capsule vectors ``(n_graphs, n_features)`` of one fit's test graphs, with their classes ``(n_graphs,)``."""
+class Representation:
+    """What one fit makes of its test graphs: ``(n_graphs, n_features)``, capsules say, and classes ``(n_graphs,)``."""
 
     vectors: NDArray[Any]
     labels: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Attribution:
+    """Which edges a network uses.
+
+    Attributes
+    ----------
+    edges : array (n_nodes, n_nodes)
+        How much each edge separates the classes, signed and symmetric; mean over fits.
+    randomization : float
+        Rank correlation with the attributions of an untrained network; near 0 is what should be seen.
+    n_fits : int
+    """
+
+    edges: NDArray[Any]
+    randomization: float
+    n_fits: int
+
+
+@dataclass(frozen=True)
 class Reconstructions:
-    """What one fit's decoder makes of its test graphs.
+    """What decoders make of graphs that their fits did not see.
 
     Attributes
     ----------
@@ -63,7 +81,7 @@ class Reconstructions:
     inputs, outputs : array (n_graphs, n_nodes, n_nodes)
         In original units.
     n_available : int
-        Test graphs of the fit, of which these are some.
+        Test graphs in all, of which these are some.
     """
 
     method: str
@@ -90,6 +108,8 @@ class Method:
         On the data as they are (no permutations, no audits), by repeat and fold.
     cards : sequence of mappings
         Evidence cards of its templates, see ``isocapsnet.explain``.
+    attribution, representation, reconstructions
+        As far as the method has them.
     """
 
     row: Mapping[str, Any]
@@ -98,7 +118,8 @@ class Method:
     space: Mapping[str, Any] = field(default_factory=dict)
     fits: Sequence[Fit] = ()
     cards: Sequence[Mapping[str, Any]] = ()
-    capsules: Capsules | None = None
+    attribution: Attribution | None = None
+    representation: Representation | None = None
     reconstructions: Reconstructions | None = None
 
     @property

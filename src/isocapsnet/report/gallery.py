@@ -1,6 +1,6 @@
 """The figures of a report: each with a name, a caption for readers and a text for those who cannot see it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from isocapsnet.benchmark.statistics import detectable_difference
 from isocapsnet.report import figures
 from isocapsnet.report.content import Content, Method, Reconstructions
-from isocapsnet.report.evidence import card_edges, card_nodes
-from isocapsnet.report.figures.style import colours_of
+from isocapsnet.report.evidence import Scene
+from isocapsnet.report.figures.style import MUTED, colours_of
 from isocapsnet.report.prose import CONSTANT, METRIC_NAMES, REFERENCE, interval, number
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ def comparison(content: Content, metric: str = "roc_auc") -> Illustration:
     """All methods in one metric."""
     names = [method.label for method in content.methods]
     values = np.array([as_row(method.row["metrics"][metric]) for method in content.methods])
-    is_area = metric == "roc_auc"
+    label, is_area = METRIC_NAMES[metric], metric == "roc_auc"
     reference = REFERENCE if is_area else CONSTANT
     band = _chance_band(content) if is_area else None
     figure = figures.plot_comparison(
-        names, values, label=METRIC_NAMES[metric], chance=0.5 if is_area else None, band=band, reference=reference
+        names, values, label=label, chance=0.5 if is_area else None, band=band, reference=reference
     )
     shown = "; ".join(f"{method.label} {interval(method.row['metrics'][metric])}" for method in content.methods)
-    caption = f"{METRIC_NAMES[metric]} of every method, mean and 95 % interval over test folds."
+    caption = f"{label[0].upper()}{label[1:]} of every method, mean and 95 % interval over test folds."
     if band is not None and np.isfinite(band):
         caption += " Grey: where the mean of an uninformative method would lie 95 times in 100."
     if reference in names:
         caption += f" Orange: {reference}."
-    return Illustration(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{METRIC_NAMES[metric]}: {shown}.")
+    return Illustration(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{label}: {shown}.")
 
 
 def folds(content: Content) -> Illustration:
@@ -93,8 +93,8 @@ def sweep(content: Content) -> Illustration | None:
     )
 
 
-def of_method(method: Method, classes: list[str]) -> Iterator[Illustration]:
-    """ROC, calibration, confusion, learning and capsules of one method, as far as there is something to show."""
+def of_method(method: Method, classes: Sequence[str]) -> Iterator[Illustration]:
+    """ROC, calibration, confusion, learning and representation of one method, as far as there is something to show."""
     slug = as_slug(method.label)
     if method.fits:
         labels, probabilities, repeats = method.labels, method.probabilities, method.n_repeats
@@ -125,12 +125,13 @@ def of_method(method: Method, classes: list[str]) -> Iterator[Illustration]:
             "One line per fit; dots: the epoch with the lowest validation loss.",
             f"Learning curves of {len(epochs)} fits of {method.label}, {min(epochs)} to {max(epochs)} epochs.",
         )
-    if method.capsules is not None and len(method.capsules.labels) > 2:
+    found = method.representation
+    if found is not None and min(found.vectors.shape) > 1:
         yield Illustration(
-            f"{slug}-capsules",
-            figures.plot_capsules(method.capsules.vectors, method.capsules.labels, classes),
-            "Test graphs of the first fold on two principal components of their capsules.",
-            f"Capsules of {len(method.capsules.labels)} test graphs of {method.label} in two dimensions.",
+            f"{slug}-representation",
+            figures.plot_representation(found.vectors, found.labels, classes),
+            "Test graphs of the first fold on two principal components of what the network makes of them.",
+            f"{len(found.labels)} test graphs of {method.label} in two dimensions.",
         )
 
 
@@ -146,27 +147,26 @@ def template(matrix: NDArray[Any], *, name: str, title: str) -> Illustration:
     )
 
 
-def card_on_brain(content: Content, card: Mapping[str, Any], *, name: str, title: str) -> Illustration | None:
-    """A card's regions and edges on a glass brain; None without coordinates."""
+def on_brain(content: Content, scene: Scene, *, name: str) -> Illustration | None:
+    """A scene on a glass brain; None without coordinates."""
     if content.coordinates is None:
         return None
-    n_nodes = len(content.coordinates)
-    shares, favours = card_nodes(card, n_nodes)
     palette = colours_of(len(content.classes))
-    sizes = np.where(shares > 0.1 * shares.max(initial=0.0), 60 * shares / (shares.max(initial=0.0) or 1.0), 0.0)
+    heaviest = scene.nodes.max(initial=0.0) or 1.0
     figure = figures.plot_connectome(
         content.coordinates,
-        card_edges(card, n_nodes),
-        node_sizes=sizes,
-        node_colours=[palette[code % len(palette)] for code in favours],
+        scene.edges,
+        node_sizes=60 * scene.nodes / heaviest,
+        node_colours=[MUTED if code < 0 else palette[code] for code in scene.favours],
     )
-    top = ", ".join(content.node_name(region["node"]) for region in card["regions"][:4])
+    colour = "; their colour: the class in which it matches better" if (scene.favours >= 0).any() else ""
+    top = ", ".join(content.node_name(node) for node in scene.top)
     return Illustration(
         name,
         figure,
-        f"{title} on the regions where it matches. Dots: regions, by share of the evidence; colour: the class in "
-        "which it matches better.",
-        f"Glass brain of {title}; main regions {top}.",
+        f"{scene.title} on the brain. Dots: regions, by their weight{colour}. Lines: positive edges orange, negative "
+        "ones blue.",
+        f"Glass brain of {scene.title}; main regions {top or 'none'}.",
     )
 
 
@@ -177,8 +177,8 @@ def reconstruction(content: Content, found: Reconstructions) -> Illustration:
     return Illustration(
         f"{as_slug(found.method)}-reconstruction",
         figures.plot_reconstruction(found.inputs[first], found.outputs[first], names, content.coordinates),
-        "One test subject of each class: its graph (edges of at least 0.05 of the largest), its matrix, and what the "
-        "decoder makes of its capsules.",
+        "One test subject of each class: its graph (the strongest edges of at least 0.05 of the largest), its matrix, "
+        "and what the decoder makes of its capsules.",
         f"Input and reconstruction of {' and '.join(names)} by {found.method}.",
     )
 

@@ -39,7 +39,7 @@ def render(content: Content) -> tuple[str, list[gallery.Illustration]]:
         "tuning_table": tables.tuning_table(content),
         "methods": methods,
         "cards": cards,
-        "connectome_data": connectome_data(content, cards),
+        "connectome_data": connectome_data(content, [card.scene for card in cards]),
         "class_colours": list(zip(content.classes, colours_of(len(content.classes)), strict=True)),
         "positive": POSITIVE,
         "negative": NEGATIVE,

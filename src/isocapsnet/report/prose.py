@@ -10,6 +10,8 @@ from isocapsnet.report.content import Content, Method
 LEVEL = 0.05
 REFERENCE, CONSTANT = "linear", "constant"
 
+_MISSING = "–"
+
 METRIC_NAMES = {
     "roc_auc": "ROC AUC",
     "accuracy": "accuracy",
@@ -23,14 +25,13 @@ METRIC_NAMES = {
 
 def number(value: float | None, digits: int = 3) -> str:
     """``0.712``; a dash where there is no number."""
-    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+    return _MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 
 def interval(values: Mapping[str, float | None], digits: int = 3) -> str:
     """``0.712 [0.650, 0.774]``; the mean alone where there is no interval."""
-    if values["low"] is None or values["high"] is None:
-        return number(values["mean"], digits)
-    return f"{number(values['mean'], digits)} [{number(values['low'], digits)}, {number(values['high'], digits)}]"
+    low, high = number(values["low"], digits), number(values["high"], digits)
+    return number(values["mean"], digits) + (f" [{low}, {high}]" if _MISSING not in (low, high) else "")
 
 
 def effect(values: Mapping[str, float | None]) -> str:
@@ -41,14 +42,14 @@ def effect(values: Mapping[str, float | None]) -> str:
 def p_value(value: float | None) -> str:
     """``p = 0.012``, ``p < 0.001``."""
     if value is None or math.isnan(value):
-        return "–"
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+        return _MISSING
+    return "p\u00a0<\u00a00.001" if value < 0.001 else f"p\u00a0=\u00a0{value:.3f}"
 
 
 def duration(seconds: float | None) -> str:
     """``0.42 s``, ``12 s``, ``3.1 min``, ``2.0 h``."""
     if seconds is None or math.isnan(seconds):
-        return "–"
+        return _MISSING
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -100,11 +101,10 @@ def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
     if not above:
         who = f"None of the {len(rows)} methods is" if len(rows) > 1 else f"{rows[0]['method']} is not"
         return f"Not shown: {who[0].lower() + who[1:]} distinguishable from chance on these data."
-    if len(rows) == 1:
+    if len(above) == 1:
         return f"Yes: {above[0]} is above chance."
-    which = "both" if len(above) == len(rows) == 2 else f"{len(above)} of {len(rows)}"
-    names = f" ({listing(above)})" if len(above) <= 4 else ""
-    return f"Yes: {which} methods{names} are above chance." if len(above) > 1 else f"Yes: {above[0]} is above chance."
+    which = f"{len(above)} of {len(rows)} methods" if len(above) < len(rows) else f"all {len(rows)} methods"
+    return f"Yes: {which}{f' ({listing(above)})' if len(above) <= 4 else ''} are above chance."
 
 
 def _evidence(row: Mapping[str, Any]) -> str:

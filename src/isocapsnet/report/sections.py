@@ -1,19 +1,22 @@
 """The sections of a page: methods, evidence cards, how to reproduce."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from isocapsnet.report import gallery
-from isocapsnet.report.content import Content, Method
+from isocapsnet.report.content import Attribution, Content, Method
 from isocapsnet.report.embedding import embed
+from isocapsnet.report.evidence import Scene, attribution_scene, card_scene
 from isocapsnet.report.prose import METRIC_NAMES, describe_method, duration, effect, interval, number, p_value
-from isocapsnet.report.tables import Table, regions_table, windows_table
+from isocapsnet.report.tables import Table, edges_table, regions_table, windows_table
 
 _TONES = {"stable": "stable", "not stable": "unstable"}
+# Attributions that correlate more than this with those of an untrained network explain little that was learned.
+_LIKE_UNTRAINED = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,17 @@ class MethodPart:
 
 @dataclass(frozen=True)
 class CardPart:
-    """An evidence card; ``source`` is the card as it came."""
+    """An evidence card: of a template, or of the edges that a network uses."""
 
     id: str
-    title: str
+    scene: Scene
     verdict: str
     tone: str
-    sentence: str
-    template: Drawn
+    template: Drawn | None
     brain: Drawn | None
     facts: Sequence[tuple[str, str]]
-    regions: Table
-    windows: Table
-    source: Mapping[str, Any] = field(repr=False)
+    table: Table
+    details: Table | None = None
 
 
 def list_methods(content: Content, album: Album) -> list[MethodPart]:
@@ -72,7 +73,7 @@ def list_methods(content: Content, album: Album) -> list[MethodPart]:
     parts = []
     for method in gallery.by_area(content):
         slug = gallery.as_slug(method.label)
-        drawn = [album.add(illustration) for illustration in gallery.of_method(method, list(content.classes))]
+        drawn = [album.add(illustration) for illustration in gallery.of_method(method, content.classes)]
         first = next((fit.templates for fit in method.fits if fit.templates is not None), None)
         templates = [] if first is None or method.cards else _draw_templates(first, slug, album)
         parts.append(MethodPart(method.label, slug, method.row["verdict"], _method_facts(method), drawn, templates))
@@ -104,30 +105,55 @@ def _method_facts(method: Method) -> list[tuple[str, str]]:
 
 
 def list_cards(content: Content, album: Album) -> list[CardPart]:
-    """The evidence cards of all methods."""
+    """The evidence cards of all methods: their templates, then their edges."""
     cards = []
+    n_nodes = len(content.node_names) or int(content.results["passport"].get("n_nodes") or 0)
     for method in content.methods:
-        for place, card in enumerate(method.cards):
-            title = f"{method.label}, template {card['template'] + 1}"
-            name = f"card-{gallery.as_slug(method.label)}-{place + 1}"
-            template = album.add(gallery.template(card["matrix"], name=f"{name}-template", title=title))
-            brain = gallery.card_on_brain(content, card, name=f"{name}-brain", title=title)
-            cards.append(
-                CardPart(
-                    id=name,
-                    title=title,
-                    verdict=card["verdict"],
-                    tone=_TONES.get(card["verdict"], ""),
-                    sentence=card["sentence"],
-                    template=template,
-                    brain=None if brain is None else album.add(brain),
-                    facts=_card_facts(card),
-                    regions=regions_table(content, card, name),
-                    windows=windows_table(content, card, name),
-                    source=card,
-                )
-            )
+        slug = f"card-{gallery.as_slug(method.label)}"
+        cards += [_template_card(content, album, method, card, n_nodes, slug) for card in method.cards]
+    for method in content.methods:
+        if method.attribution is not None:
+            cards.append(_edge_card(content, album, method.label, method.attribution))
     return cards
+
+
+def _template_card(
+    content: Content, album: Album, method: Method, card: Mapping[str, Any], n_nodes: int, slug: str
+) -> CardPart:
+    title, name = f"{method.label}, template {card['template'] + 1}", f"{slug}-{card['template'] + 1}"
+    scene = card_scene(card, n_nodes, title)
+    brain = gallery.on_brain(content, scene, name=f"{name}-brain")
+    return CardPart(
+        id=name,
+        scene=scene,
+        verdict=card["verdict"],
+        tone=_TONES.get(card["verdict"], ""),
+        template=album.add(gallery.template(card["matrix"], name=f"{name}-template", title=title)),
+        brain=None if brain is None else album.add(brain),
+        facts=_card_facts(card),
+        table=regions_table(content, card, name),
+        details=windows_table(content, card, name),
+    )
+
+
+def _edge_card(content: Content, album: Album, label: str, attribution: Attribution) -> CardPart:
+    name = f"card-{gallery.as_slug(label)}-edges"
+    scene = attribution_scene(attribution, f"{label}, edges")
+    brain = gallery.on_brain(content, scene, name=f"{name}-brain")
+    learned = abs(attribution.randomization) < _LIKE_UNTRAINED
+    return CardPart(
+        id=name,
+        scene=scene,
+        verdict="depends on what was learned" if learned else "an untrained network gives it too",
+        tone="" if learned else "unstable",
+        template=None,
+        brain=None if brain is None else album.add(brain),
+        facts=[
+            ("mean over", f"{attribution.n_fits} fits, each on its test graphs"),
+            ("rank correlation with an untrained network", number(attribution.randomization, 2)),
+        ],
+        table=edges_table(content, scene, name),
+    )
 
 
 def _card_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -135,6 +161,8 @@ def _card_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("class effect", f"d = {effect(card['effect'])}"),
         ("separates the classes", f"in {card['n_separating']} of {card['n_fits']} fits ({p_value(card['p_value'])})"),
     ]
+    if card["n_left_out"]:
+        facts.append(("not comparable", f"{card['n_left_out']} fits with templates of another size or number"))
     for what, key in (("same regions in other fits", "places"), ("same shape in other fits", "shape")):
         if agreement := card[key]:
             facts.append(

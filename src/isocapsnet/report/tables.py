@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from isocapsnet.report import gallery
 from isocapsnet.report.content import Content
+from isocapsnet.report.evidence import Scene
 from isocapsnet.report.prose import METRIC_NAMES, describe_method, duration, effect, interval, number, p_value
 
-_LISTED_REGIONS, _LISTED_WINDOWS = 8, 6
+_LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES = 8, 6, 8
+_ROWS_AT_A_GLANCE = 8
 
 
 @dataclass(frozen=True)
@@ -27,33 +31,45 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
+    """Rows of cells, of which the first names the row; long ones get a field to filter them."""
+
     id: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]] = ()
 
+    @property
+    def is_filterable(self) -> bool:
+        return len(self.rows) > _ROWS_AT_A_GLANCE
+
 
 def results_table(content: Content) -> Table:
     """The comparison, the highest mean ROC AUC first."""
-    metrics = ("roc_auc", "balanced_accuracy", "accuracy", "weighted_f1", "mcc", "brier")
+    metrics = ("accuracy", "balanced_accuracy", "weighted_f1")
     columns = [
         Column("method"),
+        Column("what it shows"),
+        Column("ROC AUC", numeric=True),
+        Column("against chance", numeric=True),
         *(Column(METRIC_NAMES[name], numeric=True) for name in metrics),
         Column("time per fold", numeric=True),
-        Column("against chance", numeric=True),
-        Column("what it shows"),
     ]
     rows = []
     for method in gallery.by_area(content):
-        row = method.row
-        cells = [Cell(method.label + (" ★" if row["is_best"] else ""))]
-        for name in metrics:
-            values = row["metrics"][name]
-            shown = interval(values) if name == "roc_auc" else number(values["mean"])
-            cells.append(Cell(shown, _sortable(values["mean"])))
-        cells.append(Cell(duration(row["seconds"]), _sortable(row["seconds"])))
-        cells.append(Cell(p_value(row["p_chance"]), _sortable(row["p_chance"])))
-        rows.append([*cells, Cell(row["verdict"])])
+        row, area = method.row, method.row["metrics"]["roc_auc"]
+        rows.append(
+            [
+                Cell(method.label + (" ★" if row["is_best"] else "")),
+                Cell(row["verdict"]),
+                Cell(interval(area), _sortable(area["mean"])),
+                Cell(p_value(row["p_chance"]), _sortable(row["p_chance"])),
+                *(
+                    Cell(number(row["metrics"][name]["mean"]), _sortable(row["metrics"][name]["mean"]))
+                    for name in metrics
+                ),
+                Cell(duration(row["seconds"]), _sortable(row["seconds"])),
+            ]
+        )
     return Table("results", "All methods; choose a heading to sort", columns, rows)
 
 
@@ -138,25 +154,46 @@ def warnings_table(content: Content) -> Table:
 
 
 def regions_table(content: Content, card: Mapping[str, Any], name: str) -> Table:
+    """The regions of an evidence card."""
     rows = [
         [
             Cell(content.node_name(region["node"])),
             Cell(f"{region['share']:.1%}", region["share"]),
             Cell(effect(region["effect"]), _sortable(region["effect"]["value"])),
+            Cell(f"{region['n_fits']} of {card['n_fits']}", region["n_fits"]),
             Cell(content.classes[region["favours"]]),
         ]
         for region in card["regions"][:_LISTED_REGIONS]
     ]
     columns = [
         Column("region"),
-        Column("share of the evidence", numeric=True),
+        Column("share of the separation", numeric=True),
         Column("effect d", numeric=True),
+        Column("fits with it among the first", numeric=True),
         Column("matches better in"),
     ]
-    return Table(f"{name}-regions", f"The {len(rows)} regions with the largest shares", columns, rows)
+    return Table(f"{name}-regions", f"The {len(rows)} regions that separate the classes most", columns, rows)
+
+
+def edges_table(content: Content, scene: Scene, name: str) -> Table:
+    """The strongest edges of an attribution."""
+    upper = np.triu(scene.edges)
+    order = np.argsort(-np.abs(upper), axis=None)[:_LISTED_EDGES]
+    rows = [
+        [
+            Cell(content.node_name(int(a))),
+            Cell(content.node_name(int(b))),
+            Cell(f"{upper[a, b]:+.3g}".replace("-", "−"), float(upper[a, b])),
+        ]
+        for a, b in zip(*np.unravel_index(order, upper.shape), strict=True)
+        if upper[a, b]
+    ]
+    columns = [Column("region"), Column("region"), Column("separation", numeric=True)]
+    return Table(f"{name}-edges", f"The {len(rows)} edges that separate the classes most", columns, rows)
 
 
 def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table:
+    """The windows of an evidence card."""
     size = len(card["matrix"])
     rows = []
     for window in card["windows"][:_LISTED_WINDOWS]:
@@ -165,7 +202,7 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
             for start in (window["row"], window["column"])
         )
         found = window["orientations"][window["favours"]]
-        orientation = " ".join(str(node + 1) for node in found["permutation"])
+        orientation = " ".join(str(node + 1) for node in found["permutation"]) or "–"
         rows.append(
             [
                 Cell(row_nodes if window["row"] == window["column"] else f"{row_nodes} × {column_nodes}"),
@@ -182,7 +219,7 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
         )
     columns = [
         Column("window"),
-        Column("share", numeric=True),
+        Column("share of the separation", numeric=True),
         Column("effect d", numeric=True),
         Column("mean match score"),
         Column("template nodes in order of the regions"),

@@ -8,40 +8,39 @@ from numpy.typing import NDArray
 
 from isocapsnet.report.content import Content, Reconstructions
 from isocapsnet.report.cortex import cortex_outline
-from isocapsnet.report.evidence import card_edges, card_nodes
+from isocapsnet.report.evidence import Scene
 from isocapsnet.report.figures.brain import is_heavy_tailed, without_diagonal
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, colours_of
 from isocapsnet.report.packing import pack_numbers
 
 #: Bytes of the page that reconstructions may take, all methods together.
 _MATRIX_BYTES = 2_000_000
-_LISTED_REGIONS = 6
 
 
-def connectome_data(content: Content, cards: Sequence[Any]) -> dict[str, Any] | None:
-    """Cortex, regions and, for each card in the page's order, its edges; None without cards or coordinates."""
-    if content.coordinates is None or not cards:
+def connectome_data(content: Content, scenes: Sequence[Scene]) -> dict[str, Any] | None:
+    """Cortex, regions and scenes in the page's order; None without scenes or coordinates."""
+    if content.coordinates is None or not scenes:
         return None
-    n_nodes = len(content.coordinates)
     return {
         "coordinates": pack_numbers(content.coordinates),
         "cortex": cortex_outline(),
         "colours": {"positive": POSITIVE, "negative": NEGATIVE, "classes": colours_of(len(content.classes))},
-        "cards": [_card_data(card.title, card.sentence, card.source, n_nodes) for card in cards],
+        "scenes": [_scene_data(scene) for scene in scenes],
     }
 
 
-def _card_data(title: str, sentence: str, card: Any, n_nodes: int) -> dict[str, Any]:
-    shares, favours = card_nodes(card, n_nodes)
-    edges = np.triu(card_edges(card, n_nodes))
-    strong = np.argwhere(np.abs(edges) > 0.05 * np.abs(edges).max(initial=1e-12))
+def _scene_data(scene: Scene) -> dict[str, Any]:
+    """A scene as JSON; weights of nodes relative to the heaviest, edges as [node, node, weight]."""
+    nodes = scene.nodes / (scene.nodes.max(initial=0.0) or 1.0)
+    edges = np.triu(scene.edges)
+    strong = np.argwhere(np.abs(edges) > 0.05 * np.abs(edges).max(initial=1e-300))
     return {
-        "title": title,
-        "sentence": sentence,
-        "shares": [round(float(share), 4) for share in shares],
-        "favours": favours.tolist(),
-        "edges": [[int(a), int(b), round(float(edges[a, b]), 4)] for a, b in strong],
-        "top": [region["node"] for region in card["regions"][:_LISTED_REGIONS]],
+        "title": scene.title,
+        "sentence": scene.sentence,
+        "nodes": [round(float(weight), 4) for weight in nodes],
+        "favours": scene.favours.tolist(),
+        "edges": [[int(a), int(b), float(f"{edges[a, b]:.3g}")] for a, b in strong],
+        "top": scene.top,
     }
 
 

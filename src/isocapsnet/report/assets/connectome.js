@@ -104,7 +104,7 @@ const normalsOf = (vertices, triangles) => {
       };
       const points = names.map((_, i) => project(places[3 * i], places[3 * i + 1], places[3 * i + 2]));
       if (!shell) drawDots(context, project);
-      drawCard(context, data.cards[chooser.selectedIndex], points, zoom);
+      drawScene(context, data.scenes[chooser.selectedIndex], points, zoom);
       canvas.points = points;
     };
 
@@ -116,11 +116,10 @@ const normalsOf = (vertices, triangles) => {
       }
     };
 
-    const drawCard = (context, card, points, zoom) => {
+    const drawScene = (context, scene, points, zoom) => {
       const fade = (depth) => Math.max(0.35, Math.min(1, 0.75 + depth / 200));
-      const largest = Math.max(...card.shares, 1e-12);
-      const strongest = Math.max(...card.edges.map((edge) => Math.abs(edge[2])), 1e-12);
-      const parts = card.edges.map(([a, b, weight]) => ({
+      const strongest = Math.max(...scene.edges.map((edge) => Math.abs(edge[2])), 1e-12);
+      const parts = scene.edges.map(([a, b, weight]) => ({
         depth: (points[a].depth + points[b].depth) / 2,
         paint() {
           context.strokeStyle = weight > 0 ? data.colours.positive : data.colours.negative;
@@ -134,10 +133,10 @@ const normalsOf = (vertices, triangles) => {
       points.forEach((point, i) => parts.push({
         depth: point.depth,
         paint() {
-          const share = card.shares[i] / largest;
-          context.fillStyle = share > 0 ? data.colours.classes[card.favours[i]] : colourOf("--muted");
+          const weight = scene.nodes[i];
+          context.fillStyle = data.colours.classes[scene.favours[i]] ?? colourOf("--muted");
           context.beginPath();
-          context.arc(point.x, point.y, zoom * (share > 0 ? 1 + 2.6 * Math.sqrt(share) : 0.55), 0, 2 * Math.PI);
+          context.arc(point.x, point.y, zoom * (weight > 0 ? 1 + 2.6 * Math.sqrt(weight) : 0.55), 0, 2 * Math.PI);
           context.fill();
           if (i === pointed) {
             context.strokeStyle = colourOf("--ink");
@@ -151,12 +150,17 @@ const normalsOf = (vertices, triangles) => {
         part.paint();
       }
       context.globalAlpha = 1;
-      const top = card.top.slice(0, 6);
+      const top = scene.top.slice(0, 6);
       if (pointed >= 0 && !top.includes(pointed)) top.push(pointed);
       context.font = `12px ${getComputedStyle(told).fontFamily}`;
       context.lineJoin = "round";
+      const written = [];
       for (const i of top) {
-        const [x, y] = [points[i].x + zoom * 4, points[i].y + 4];
+        const box = { x: points[i].x + zoom * 4, y: points[i].y + 4, width: context.measureText(names[i]).width };
+        const covers = (other) => Math.abs(other.y - box.y) < 13 && box.x < other.x + other.width && other.x < box.x + box.width;
+        while (written.some(covers)) box.y += 4;
+        written.push(box);
+        const { x, y } = box;
         context.strokeStyle = colourOf("--paper");
         context.lineWidth = 4;
         context.strokeText(names[i], x, y);
@@ -166,10 +170,10 @@ const normalsOf = (vertices, triangles) => {
     };
 
     const tell = () => {
-      const card = data.cards[chooser.selectedIndex];
+      const scene = data.scenes[chooser.selectedIndex];
       told.textContent = pointed >= 0
-        ? `${names[pointed]}: ${(100 * card.shares[pointed]).toFixed(1)} % of the evidence`
-        : `${card.title}: ${card.shares.filter((share) => share > 0).length} regions, ${card.edges.length} edges. ${card.sentence}`;
+        ? `${names[pointed]}: ${scene.nodes[pointed] > 0 ? `${(100 * scene.nodes[pointed]).toFixed(0)} % of the heaviest region` : "plays no part"}`
+        : `${scene.title}: ${scene.nodes.filter((weight) => weight > 0).length} regions, ${scene.edges.length} edges. ${scene.sentence}`;
     };
 
     const later = redrawOnChange(root, draw);
@@ -188,8 +192,8 @@ const normalsOf = (vertices, triangles) => {
         return;
       }
       const distance = (point) => Math.hypot(point.x - event.offsetX, point.y - event.offsetY);
-      const card = data.cards[chooser.selectedIndex];
-      const near = (canvas.points ?? []).map((point, i) => [distance(point) - (card.shares[i] > 0 ? 6 : 0), i]).sort((a, b) => a[0] - b[0])[0];
+      const scene = data.scenes[chooser.selectedIndex];
+      const near = (canvas.points ?? []).map((point, i) => [distance(point) - (scene.nodes[i] > 0 ? 6 : 0), i]).sort((a, b) => a[0] - b[0])[0];
       const found = near && near[0] < 8 ? near[1] : -1;
       if (found !== pointed) { pointed = found; tell(); later(); }
     });
@@ -203,17 +207,17 @@ const normalsOf = (vertices, triangles) => {
     for (const button of root.querySelectorAll("button[data-view]")) button.addEventListener("click", () => show(button.dataset.view));
     for (const button of root.querySelectorAll("button[data-zoom]")) button.addEventListener("click", () => zoomBy(Number(button.dataset.zoom)));
 
-    const cardButtons = [...document.querySelectorAll("button[data-card]")];
+    const sceneButtons = [...document.querySelectorAll("button[data-scene]")];
     const choose = () => {
       pointed = -1;
-      cardButtons.forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.card) === chooser.selectedIndex)));
+      sceneButtons.forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.scene) === chooser.selectedIndex)));
       tell();
       later();
     };
     chooser.addEventListener("change", choose);
-    for (const button of cardButtons) {
+    for (const button of sceneButtons) {
       button.addEventListener("click", () => {
-        chooser.selectedIndex = Number(button.dataset.card);
+        chooser.selectedIndex = Number(button.dataset.scene);
         choose();
         root.scrollIntoView({ block: "nearest" });
         canvas.focus({ preventScroll: true });

@@ -1,4 +1,4 @@
-"""Graphs to look at: templates, glass brains, reconstructions, capsules."""
+"""Graphs to look at: templates, glass brains, reconstructions, representations."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LABELLED_ENTRIES = 6
+_DRAWN_EDGES = 400
 
 
 @styled
@@ -106,8 +107,8 @@ def plot_reconstruction(
 ) -> "Figure":
     """The paper's case study: for each subject the graph on a glass brain, its matrix, the reconstructed matrix.
 
-    Edges of the drawing are those of at least ``threshold`` of the graph's largest edge. Without coordinates the
-    first column is left out.
+    Edges of the drawing are those of at least ``threshold`` of the graph's largest edge, and of these the 400
+    strongest: beyond, a glass brain is one blot. Without coordinates the first column is left out.
 
     Parameters
     ----------
@@ -128,8 +129,7 @@ def plot_reconstruction(
         bottom = 1 - (row + 0.97) * height
         graph, drawing = without_diagonal(graphs[row]), without_diagonal(drawn[row])
         if coordinates is not None:
-            strong = np.where(np.abs(graph) >= threshold * np.abs(graph).max(initial=1e-12), graph, 0.0)
-            box = (0.0, bottom, width, 0.86 * height)
+            box, strong = (0.0, bottom, width, 0.86 * height), strongest_edges(graph, threshold)
             _glass_brain(figure, box, np.asarray(coordinates, dtype=float), strong, 0.5, display_mode="z", node_size=3)
         colours, norm = _matrix_colours(graph, drawing)
         for column, (matrix, title) in enumerate([(graph, f"{name}: input"), (drawing, "reconstruction")], start=first):
@@ -146,14 +146,14 @@ def plot_reconstruction(
 
 
 @styled
-def plot_capsules(capsules: ArrayLike, labels: ArrayLike, classes: Sequence[str]) -> "Figure":
-    """Capsule vectors ``(n_graphs, n_features)`` on their first two principal components, a marker per class."""
+def plot_representation(vectors: ArrayLike, labels: ArrayLike, classes: Sequence[str]) -> "Figure":
+    """Capsules or other ``vectors`` ``(n_graphs, n_features)`` on two principal components, a marker per class."""
     from sklearn.decomposition import PCA
 
-    vectors, truth = np.asarray(capsules, dtype=float), np.asarray(labels)
+    values, truth = np.asarray(vectors, dtype=float), np.asarray(labels)
     figure, (axis,) = new_figure(2.9, 2.75)
-    fitted = PCA(n_components=2, svd_solver="full").fit(vectors)
-    points = fitted.transform(vectors)
+    fitted = PCA(n_components=2, svd_solver="full").fit(values)
+    points = fitted.transform(values)
     styles = zip(classes, colours_of(len(classes)), markers_of(len(classes)), strict=True)
     for code, (name, colour, marker) in enumerate(styles):
         here = points[truth == code]
@@ -163,7 +163,7 @@ def plot_capsules(capsules: ArrayLike, labels: ArrayLike, classes: Sequence[str]
     share = np.nan_to_num(fitted.explained_variance_ratio_)
     axis.set_xlabel(f"component 1 ({share[0]:.0%} of variance)")
     axis.set_ylabel(f"component 2 ({share[1]:.0%})")
-    axis.set_title("Class capsules of test graphs")
+    axis.set_title("Representation")
     axis.legend(loc="best", handletextpad=0.2)
     return figure
 
@@ -171,6 +171,13 @@ def plot_capsules(capsules: ArrayLike, labels: ArrayLike, classes: Sequence[str]
 def without_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """A copy of ``(n_nodes, n_nodes)`` with 0 on the diagonal, which would drown the edges of count data."""
     return np.where(np.eye(len(matrix), dtype=bool), 0.0, matrix)
+
+
+def strongest_edges(matrix: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
+    """The matrix without edges under ``threshold`` of the largest, and with no more than the 400 strongest."""
+    strengths = np.abs(matrix)
+    weakest = np.sort(strengths[np.triu_indices(len(matrix), k=1)])[-_DRAWN_EDGES:].min(initial=np.inf)
+    return np.where(strengths >= max(threshold * strengths.max(initial=0.0), weakest, 1e-300), matrix, 0.0)
 
 
 def is_heavy_tailed(values: NDArray[np.float64]) -> bool:

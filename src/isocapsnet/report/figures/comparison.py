@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BLUE, _VERMILION = PALETTE[:2]
+# Two of these stand beside each other on a page.
+_WIDTH = 4.6
 _ROW_INCHES = 0.27
 
 
@@ -55,7 +57,7 @@ def plot_comparison(
     """
     values = np.asarray(intervals, dtype=float).reshape(-1, 3)
     order = np.argsort(-np.nan_to_num(values[:, 0], nan=-np.inf), kind="stable")
-    figure, (axis,) = new_figure(FULL * 0.72, 0.9 + _ROW_INCHES * max(len(names), 2))
+    figure, (axis,) = new_figure(_WIDTH, 0.9 + _ROW_INCHES * max(len(names), 2))
     if chance is not None:
         if band is not None and np.isfinite(band):
             axis.axvspan(chance - band, chance + band, color=FAINT, alpha=0.6, lw=0, gid="chance-band")
@@ -68,7 +70,7 @@ def plot_comparison(
             axis.text(at, 1.01, reference, ha="center", va="bottom", transform=axis.get_xaxis_transform())
     _draw_intervals(axis, values[order], [_VERMILION if names[i] == reference else _BLUE for i in order])
     list_on_y(axis, [names[i] for i in order])
-    axis.set_xlabel(f"{label}, mean over test folds and 95 % interval")
+    axis.set_xlabel(f"{label}, mean and 95 % interval")
     return figure
 
 
@@ -78,7 +80,7 @@ def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, label: str 
 
     ``scores`` holds for each method an array ``(n_folds,)``; NaN where the score is undefined in a fold.
     """
-    figure, (axis,) = new_figure(FULL * 0.72, 0.8 + _ROW_INCHES * max(len(names), 2))
+    figure, (axis,) = new_figure(_WIDTH, 0.8 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0.5, color=MUTED, lw=0.9, ls="--", gid="chance")
     for row, fold_scores in enumerate(scores):
         known = np.asarray(fold_scores, dtype=float)
@@ -97,7 +99,7 @@ def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, label: str 
 def plot_audit(names: Sequence[str], differences: ArrayLike) -> "Figure":
     """What shuffling the nodes changes: ROC AUC with shuffled nodes minus as given, ``(n_methods, 3)``."""
     values = np.asarray(differences, dtype=float).reshape(-1, 3)
-    figure, (axis,) = new_figure(FULL * 0.72, 0.75 + _ROW_INCHES * max(len(names), 2))
+    figure, (axis,) = new_figure(_WIDTH, 0.75 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0, color=MUTED, lw=0.9, ls="--", gid="no-change")
     _draw_intervals(axis, values, [_BLUE] * len(names))
     list_on_y(axis, names)

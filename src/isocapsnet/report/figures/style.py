@@ -91,13 +91,15 @@ def as_svg(figure: "Figure") -> str:
 
 
 def as_png(figure: "Figure", dpi: int = 200) -> bytes:
-    """The figure as PNG on white, in 128 colours: a third of the size and no visible difference."""
+    """The figure as PNG on white, in 256 colours: a third of the size and no visible difference."""
     from PIL import Image
 
     drawn, packed = io.BytesIO(), io.BytesIO()
     with _style():
         figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
-    Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(packed, "png", optimize=True)
+    Image.open(drawn).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        packed, "png", optimize=True
+    )
     return packed.getvalue()
 
 

@@ -1,0 +1,232 @@
+"""A results folder as the content of a report: what is there, and a note for what is not."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isocapsnet._validation import InputError
+from isocapsnet.benchmark.jobs import method_label
+from isocapsnet.benchmark.output import results_json
+from isocapsnet.benchmark.results import group_records, tabulate
+from isocapsnet.benchmark.store import Store
+from isocapsnet.cli._explanations import add_explanations
+from isocapsnet.datasets.catalog import CATALOG
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.passport import format_passport
+from isocapsnet.report.content import Content, Fit, Method, Sweep
+
+Record = Mapping[str, Any]
+
+_RECORD_PARTS = {"key", "job", "classes", "n_train", "test", "labels", "probabilities", "seconds"}
+_SWEEP_VALUES = 3
+_SWEEP_METRICS = ("roc_auc", "accuracy", "weighted_f1")
+
+
+def read_results(folder: Path, *, created: str = "") -> Content:
+    """Everything the folder holds of one study; a note says what is missing or damaged.
+
+    Of a folder with records of several studies, the one that ``results.json`` is about is read, or else the one with
+    the most records.
+    """
+    notes: list[str] = []
+    saved = _read_saved(folder, notes)
+    records, errors = _read_group(folder, saved, notes)
+    data = _read_data(folder, saved, notes)
+    results = results_json(tabulate(records, errors), _context(folder, saved, data, [*records, *errors]))
+    by_key = {record["key"]: record for record in records}
+    subjects = () if data is None else data.subjects.tolist()
+    methods = [
+        add_explanations(_read_method(folder, row, by_key, errors, notes), folder, by_key, subjects, notes)
+        for row in results["methods"]
+    ]
+    passport = results["passport"]
+    atlas = None if data is None else data.atlas
+    if data is not None and (atlas is None or atlas.coordinates is None):
+        notes.append("The nodes have no coordinates, so nothing is drawn on the brain; name an atlas with --atlas.")
+    return Content(
+        results=results,
+        passport=_passport_lines(passport),
+        classes=[str(name) for name in (records[0]["classes"] if records else passport.get("classes", ()))],
+        methods=methods,
+        node_names=() if atlas is None else atlas.node_names,
+        coordinates=None if atlas is None else atlas.coordinates,
+        sweep=find_sweep(methods),
+        notes=notes,
+        created=created,
+    )
+
+
+def find_sweep(methods: Sequence[Method]) -> Sweep | None:
+    """The method that is there with the most values of one numeric parameter, all others equal; None below three."""
+    families: dict[tuple[str, str, str], list[Method]] = {}
+    for method in methods:
+        for parameter, value in method.parameters.items():
+            if isinstance(value, int | float) and method.fits:
+                rest = {name: other for name, other in method.parameters.items() if name != parameter}
+                families.setdefault((method.name, parameter, repr(sorted(rest.items()))), []).append(method)
+    if not families:
+        return None
+    (name, parameter, _), members = max(families.items(), key=lambda item: len(item[1]))
+    if len(members) < _SWEEP_VALUES:
+        return None
+    members = sorted(members, key=lambda method: method.parameters[parameter])
+    return Sweep(
+        method=name,
+        parameter=parameter,
+        values=[method.parameters[parameter] for method in members],
+        metrics={
+            metric: np.array([list(method.row["metrics"][metric].values()) for method in members], dtype=float)
+            for metric in _SWEEP_METRICS
+        },
+        seconds=np.array([method.row["seconds"] for method in members], dtype=float),
+    )
+
+
+def _read_saved(folder: Path, notes: list[str]) -> dict[str, Any]:
+    """The content of ``results.json``; empty where there is none that can be read."""
+    path = folder / "results.json"
+    saved = _read_json(path)
+    if isinstance(saved, dict) and isinstance(saved.get("passport"), dict):
+        return saved
+    state = "damaged" if path.exists() else "missing, as it is before a run has ended"
+    notes.append(f"results.json is {state}, so the command and the data's passport may not be known.")
+    return {}
+
+
+def _read_group(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> tuple[list[Record], list[Record]]:
+    """Records and errors of one study."""
+    paths = [path for kind in ("records", "errors") for path in folder.glob(f"{kind}/??/*")]
+    damaged = [path for path in paths if not isinstance(_read_json(path), dict)]
+    store = Store(folder)
+    try:
+        found = {record["key"]: record for record in store.records()}
+        failed = [error for error in store.errors() if error["key"] not in found and "reason" in error]
+        complete = [record for record in found.values() if record.keys() >= _RECORD_PARTS]
+        records, errors = group_records(complete), group_records(failed)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder}/records holds a file that is no record ({error}); it may be of another version of isocapsnet."
+        ) from error
+    if not records and not errors:
+        raise InputError(f"There are no results in {folder}; run `isocapsnet benchmark --out {folder}` first.")
+    n_damaged = len(damaged) + len(found) - len(complete)
+    if n_damaged:
+        notes.append(f"{n_damaged} files of the folder are damaged or incomplete and were passed over.")
+    groups = sorted(
+        dict.fromkeys([*records, *errors]), key=lambda group: (_matches(group, saved), len(records.get(group, ())))
+    )
+    if len(groups) > 1:
+        notes.append(
+            f"The folder holds {len(groups)} studies (other data, splits or preparation); this report is about one of "
+            "them. `isocapsnet compare` shows all."
+        )
+    return list(records.get(groups[-1], ())), list(errors.get(groups[-1], ()))
+
+
+def _matches(group: str, saved: Mapping[str, Any]) -> bool:
+    """Whether a group of records is what ``results.json`` is about."""
+    dataset, protocol, preparation = json.loads(group)
+    digest = (saved.get("data") or saved.get("passport") or {}).get("digest")
+    same_protocol = (saved.get("protocol") or {}).get("name") == protocol["name"]
+    return bool(dataset == digest and same_protocol and saved.get("preparation", []) == preparation)
+
+
+def _read_data(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> BrainGraphs | None:
+    """The run's copy of the data; None, with a note, where it is not there."""
+    named = Path(str((saved.get("data") or {}).get("path", ""))).name
+    files = sorted(folder.glob("data/*.npz"))
+    path = next((file for file in files if file.name == named), files[0] if len(files) == 1 else None)
+    if path is None:
+        notes.append("The folder holds no copy of the data, so subjects and regions have numbers instead of names.")
+        return None
+    try:
+        data = BrainGraphs.load(path)
+        data.digest()
+    except (InputError, OSError) as error:
+        notes.append(f"The folder's copy of the data cannot be used: {error}")
+        return None
+    return data
+
+
+def _context(
+    folder: Path, saved: Mapping[str, Any], data: BrainGraphs | None, items: Sequence[Record]
+) -> dict[str, Any]:
+    """What ``results.json`` says beside the numbers; as much of it as can be known where it is missing."""
+    names = ("passport", "command", "versions", "protocol", "preparation", "detectable")
+    context = {name: saved[name] for name in names if name in saved}
+    job = items[0]["job"]
+    if "passport" not in context:
+        context["passport"] = (
+            {"name": folder.resolve().name, "digest": job["dataset"]} if data is None else data.passport
+        )
+    context.setdefault("protocol", {**job["protocol"], "repeats": 1 + max(item["job"]["repeat"] for item in items)})
+    context.setdefault("preparation", list(job["preparation"]))
+    context.setdefault("versions", next((item["versions"] for item in items if "versions" in item), {}))
+    return context
+
+
+def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The passport as lines, with source and licence where the dataset is of the catalog."""
+    try:
+        lines = format_passport(passport)
+    except (KeyError, TypeError):
+        lines = [(name, str(value)) for name, value in passport.items() if isinstance(value, str | int) and value]
+    entry = CATALOG.get(str(passport.get("name")))
+    if entry is not None:
+        lines += [("what", entry.title), ("source", entry.citation), ("licence", entry.licence)]
+    return lines
+
+
+def _read_method(
+    folder: Path, row: Mapping[str, Any], records: Mapping[str, Record], errors: Sequence[Record], notes: list[str]
+) -> Method:
+    """One row of the table with its fits."""
+    found = [records[fold["key"]] for fold in row["folds"]]
+    jobs = [record["job"] for record in found]
+    jobs += [
+        e["job"] for e in errors if row["method"].startswith(method_label(e["job"]["method"], e["job"]["parameters"]))
+    ]
+    job = jobs[0] if jobs else {"method": row["method"], "parameters": {}, "space": {}}
+    return Method(
+        row=row,
+        name=job["method"],
+        parameters=job["parameters"],
+        space=job["space"],
+        fits=[_read_fit(folder / "artifacts" / record["key"], record, notes) for record in found],
+    )
+
+
+def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
+    """A record with the artifacts beside it; a damaged artifact is left out with a note."""
+    history, warnings = (_read_json(artifacts / name) for name in ("history.json", "warnings.json"))
+    templates = None
+    try:
+        with np.load(artifacts / "templates.npz", allow_pickle=False) as archive:
+            templates = archive["templates"]
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        notes.append(f"artifacts/{record['key'][:12]}.../templates.npz cannot be read ({error}).")
+    return Fit(
+        repeat=record["job"]["repeat"],
+        fold=record["job"]["fold"],
+        labels=np.asarray(record["labels"], dtype=np.int64),
+        probabilities=np.asarray(record["probabilities"], dtype=np.float64),
+        settings=record.get("settings") or {},
+        seconds=record["seconds"],
+        peak_memory=record.get("peak_memory"),
+        history=history if isinstance(history, list) else (),
+        templates=templates,
+        warnings=warnings if isinstance(warnings, list) else (),
+    )
+
+
+def _read_json(path: Path) -> Any:
+    """The JSON in a file; None where there is none."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,45 @@
+"""``isocapsnet report``: a results folder as one HTML page, and its figures as files."""
+
+from datetime import date
+from pathlib import Path
+
+import click
+
+from isocapsnet._validation import InputError
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="The page (default: DIR/report.html).")
+@click.option(
+    "--figures", type=click.Path(path_type=Path, file_okay=False), help="Also write every figure as PNG and SVG here."
+)
+def report(folder: Path, out: Path | None, figures: Path | None) -> None:
+    """Write one self-contained HTML page about the results in DIR.
+
+    Only what is in DIR is read. The page needs no network and can be sent or archived as a single file.
+
+    \b
+    Examples
+      isocapsnet report isocapsnet-results
+      isocapsnet report results --out paper/supplement.html --figures paper/figures
+    """
+    from isocapsnet.cli._results_folder import read_results
+    from isocapsnet.report.figures import save_figure
+    from isocapsnet.report.page import render
+
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}; name the folder that `isocapsnet benchmark --out` wrote.")
+    page, illustrations = render(read_results(folder, created=date.today().isoformat()))
+    target = out or folder / "report.html"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(page, encoding="utf-8")
+        if figures is not None:
+            for illustration in illustrations:
+                save_figure(illustration.figure, figures, illustration.name)
+    except OSError as error:
+        raise InputError(f"{error.filename or target} cannot be written: {error.strerror}.") from error
+    click.echo(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)")
+    if figures is not None:
+        click.echo(f"Figures: {len(illustrations)} in {figures}, each as .png and .svg")
