@@ -169,7 +169,7 @@ def route(
         ``n_windows`` is n², or 1 when the weights are shared over positions.
     iterations, scale
         As in :func:`dynamic_routing`.
-    over : {"classes", "windows"}
+    over : {"classes", "classes without leak", "windows"}
         As in :func:`attend_to_votes`.
 
     Returns
@@ -182,6 +182,9 @@ def route(
         attend = partial(attend_to_shared, capsules, weight)
     elif over == "classes" and (kernel := pick_routing(weight)) is not None:
         return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel)
+    elif weight.is_cuda:
+        # Gathering rows ends in atomic additions, slow and in no fixed order; a GPU has matrix units for the product.
+        attend = partial(attend_to_votes, dense_votes(capsules.expand(), weight), over=over)
     else:
         attend = partial(attend_to_votes, permutation_votes(capsules, weight), over=over)
     n_graphs = len(capsules) if isinstance(capsules, Tensor) else len(capsules.value)
@@ -240,10 +243,14 @@ class _FusedRouting(torch.autograd.Function):
 def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
     """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` held in memory.
 
-    ``over="classes"`` is the leaky softmax of the paper, ``over="windows"`` the softmax of the published program.
+    ``over="classes"`` is the leaky softmax of the paper, ``over="classes without leak"`` the softmax of Sabour et al.,
+    ``over="windows"`` the softmax of the published program.
     """
     logits = torch.einsum("bymd,byd->bym", votes, context)
-    coupling = leaky_softmax(logits, dim=1) if over == "classes" else logits.softmax(dim=2)
+    if over == "classes":
+        coupling = leaky_softmax(logits, dim=1)
+    else:
+        coupling = logits.softmax(dim=2 if over == "windows" else 1)
     return torch.einsum("bym,bymd->byd", coupling, votes)
 
 

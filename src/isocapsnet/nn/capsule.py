@@ -74,6 +74,8 @@ class DigitCapsules(nn.Module):
         One W per class, template and window (Sabour et al.'s W_ij), or one per class and template: small, fast,
         blind to position.
     iterations : int
+    over : {"classes", "classes without leak", "windows"}
+        What the couplings of :func:`~isocapsnet.functional.attend_to_votes` are normalised over.
     """
 
     def __init__(
@@ -85,10 +87,11 @@ class DigitCapsules(nn.Module):
         capsule_size: int = 16,
         weight_sharing: str = "window",
         iterations: int = 3,
+        over: str = "classes",
     ) -> None:
         super().__init__()
         check_option("weight_sharing", weight_sharing, WEIGHT_SHARING)
-        self.iterations = iterations
+        self.iterations, self.over = iterations, over
         self.scale = (n_templates * n_windows) ** -0.5
         positions = n_windows if weight_sharing == "window" else 1
         self.weight = nn.Parameter(
@@ -97,7 +100,7 @@ class DigitCapsules(nn.Module):
 
     def forward(self, capsules: PermutationCapsules | Tensor) -> Tensor:
         """Primary capsules to class capsules ``(n_graphs, n_classes, capsule_size)``."""
-        return functional.route(capsules, self.weight, self.iterations, self.scale)
+        return functional.route(capsules, self.weight, self.iterations, self.scale, over=self.over)
 
 
 class ResidualCapsules(nn.Module):
