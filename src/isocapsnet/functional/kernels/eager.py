@@ -82,22 +82,30 @@ def backward(
     d‖PKPᵀ - A‖ = ⟨(PKPᵀ - A)/‖PKPᵀ - A‖, P dK Pᵀ - dA⟩; at a perfect match the zero sub-gradient is taken.
     """
     n_templates, k, _ = templates.shape
-    windows = windows_of(graphs, k, stride)
     zero = distance == 0
     scale = torch.where(zero, 0.0, grad_distance / torch.where(zero, 1.0, distance))
     table = permutation_table(k).to(graphs.device)
+    inverse = table.argsort(dim=1)
+    windows = windows_of(graphs, k, stride)
     grad_graphs = torch.zeros_like(graphs, memory_format=torch.contiguous_format) if needs_graphs else None
     grad_windows = windows_of(grad_graphs, k, stride) if grad_graphs is not None else None
     grad_templates = torch.zeros_like(templates) if needs_templates else None
-    for i in range(n_templates):
-        winner = table[permutation[:, i]]  # (B, n, n, k)
-        for a in range(k):
-            for b in range(k):
-                entry = winner[..., a] * k + winner[..., b]
-                difference = scale[:, i] * (templates[i].flatten()[entry] - windows[..., a, b])
-                if grad_templates is not None:
-                    grad_templates[i].view(-1).index_add_(0, entry.flatten(), difference.flatten())
-                if grad_windows is not None:
-                    # A view with fixed (a, b) never overlaps itself, so subtracting in place is safe.
-                    grad_windows[..., a, b] -= difference
+    step = max(1, _CHUNK_VALUES // max(1, windows[0].numel()))
+    for start in range(0, len(graphs), step):
+        chunk = slice(start, start + step)
+        for i in range(n_templates):
+            winner = table[permutation[chunk, i]]  # (b, n, n, k)
+            matched = templates[i][winner[..., :, None], winner[..., None, :]]
+            slope = scale[chunk, i, ..., None, None] * (matched - windows[chunk])
+            if grad_templates is not None:
+                # Pᵀ D P puts every window's slope into the template's own order: a plain sum, no atomic additions.
+                back = inverse[permutation[chunk, i]]
+                slope_of_template = slope.gather(-2, back[..., :, None].expand_as(slope))
+                slope_of_template = slope_of_template.gather(-1, back[..., None, :].expand_as(slope))
+                grad_templates[i] += slope_of_template.sum(dim=(0, 1, 2))
+            if grad_windows is not None:
+                for a in range(k):
+                    for b in range(k):
+                        # A view with fixed (a, b) never overlaps itself, so subtracting in place is safe.
+                        grad_windows[chunk, :, :, a, b] -= slope[..., a, b]
     return grad_graphs, grad_templates
