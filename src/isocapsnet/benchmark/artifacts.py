@@ -1,4 +1,4 @@
-"""What stands beside a record for the report: history, templates, warnings, the model."""
+"""What stands beside a record for the report: history, templates, warnings, the model, what explains it."""
 
 import json
 import pkgutil
@@ -10,25 +10,35 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 MODEL_FILE = "model.safetensors"
 
 
 def write_artifacts(
-    folder: Path, estimator: Any, caught: Sequence[warnings.WarningMessage], save_model: str | None
+    folder: Path,
+    estimator: Any,
+    caught: Sequence[warnings.WarningMessage],
+    save_model: str | None,
+    explain: str | None = None,
+    held_out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> None:
     """Write what ``estimator`` has to show into ``folder``, all of it or nothing; an earlier try is replaced.
 
     ``history.json`` holds one entry per epoch, ``templates.npz`` the array ``templates``, ``warnings.json`` each
     different warning once, and ``model.safetensors`` what ``save_model(estimator, path)`` (an import path)
-    writes. A file is missing when there is nothing to put in it.
+    writes. ``explain(estimator, graphs, labels, folder)`` (an import path) adds files of its own about the held-out
+    graphs; when it fails, that is one more warning. A file is missing when there is nothing to put in it.
     """
     history, templates = getattr(estimator, "history_", None), getattr(estimator, "templates_", None)
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
-    if history is None and templates is None and not messages and save_model is None:
-        return
     partial = folder.parents[1] / "partial" / uuid4().hex
     partial.mkdir(parents=True)
+    if explain is not None and held_out is not None:
+        try:
+            pkgutil.resolve_name(explain)(estimator, *held_out, partial)
+        except Exception as error:
+            messages.append(f"There is no explanation of this fit ({type(error).__name__}: {error})")
     if history is not None:
         (partial / "history.json").write_text(json.dumps([_scalars(epoch) for epoch in history]))
     if templates is not None:
@@ -37,8 +47,11 @@ def write_artifacts(
         (partial / "warnings.json").write_text(json.dumps(messages))
     if save_model is not None:
         pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
-    folder.parent.mkdir(exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
+    if not any(partial.iterdir()):
+        partial.rmdir()
+        return
+    folder.parent.mkdir(exist_ok=True)
     partial.replace(folder)
 
 

@@ -108,6 +108,7 @@ class Task:
     steps: tuple[Step, ...] = ()
     artifacts: str | None = None
     save_model: str | None = None
+    explain: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -172,8 +173,10 @@ def run_job(task: Task) -> dict[str, Any]:
         prepared = preparation.transform(drawn[split.test])
         probabilities = predict_probabilities(estimator, prepared, study.classes)
         clock.append(time.perf_counter())
+    memory = peak_memory()
     if task.artifacts is not None:
-        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model)
+        held_out = prepared, study.labels[split.test]
+        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out)
     return {
         "key": job.key,
         "job": job.to_json(),
@@ -185,7 +188,7 @@ def run_job(task: Task) -> dict[str, Any]:
         "probabilities": probabilities.tolist(),
         "settings": settings,
         "seconds": dict(zip(("tune", "fit", "predict"), np.diff(clock).tolist(), strict=True)),
-        "peak_memory": peak_memory(),
+        "peak_memory": memory,
         "versions": versions(),
     }
 

@@ -31,6 +31,9 @@ class Plan:
         Shuffled node orders; 0 for none.
     save_model : str or None
         Import path of ``save_model(estimator, path)``, called for the first repeat.
+    explain : str or None
+        Import path of ``explain(estimator, graphs, labels, folder)``, called with the test graphs of every fold after
+        they were predicted; it writes files into ``folder`` and changes no record.
     """
 
     source: DataSource
@@ -41,6 +44,7 @@ class Plan:
     permutations: int = 0
     audits: int = 0
     save_model: str | None = None
+    explain: str | None = None
 
     def __post_init__(self) -> None:
         check_number("repeats", self.repeats, low=1, integer=True)
@@ -103,4 +107,5 @@ class Plan:
             steps=self.preparation,
             artifacts=str(folder.resolve() / "artifacts" / job.key) if plain else None,
             save_model=self.save_model if plain and repeat == 0 else None,
+            explain=self.explain if plain else None,
         )

@@ -19,6 +19,7 @@ DEFAULT_METHODS = "isocapsnet,linear,constant"
 @click.option("--audit", type=click.Choice(["node-order"]), help="Run again with shuffled nodes.")
 @click.option("--use-unlabeled", is_flag=True, help="Give unlabelled graphs to methods that can use them.")
 @click.option("--save-models/--no-save-models", default=True, help="Keep the models of the first repeat (default).")
+@click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default).")
 @protocol_options
 @preparation_options
 @reading_options

@@ -100,11 +100,12 @@ def randomization_check(
     """Rank correlation of edge attributions with those of the same network before any learning.
 
     An explanation that a network with random weights gives as well explains nothing that was learned (Adebayo et al.,
-    "Sanity checks for saliency maps", 2018). The mean over graphs and ``n_draws`` random networks of Spearman's
-    correlation between absolute attributions; near 0 is what should be seen, near 1 means do not trust the explanation.
+    "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
+    edges, mean over ``n_draws`` random networks; near 0 is what should be seen, near 1 means do not trust the
+    explanation.
     """
     X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
-    learned = _edge_rows(attribute_edges(estimator, X, method))
+    learned = _edge_importance(attribute_edges(estimator, X, method))
     correlations = []
     for draw in range(n_draws):
         untrained = copy(estimator)
@@ -112,7 +113,7 @@ def randomization_check(
             torch.manual_seed(random_state + draw)
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
         untrained.module_.to(next(estimator.module_.parameters()).device).eval()
-        random = _edge_rows(attribute_edges(untrained, X, method))
+        random = _edge_importance(attribute_edges(untrained, X, method))
         correlations += [_rank_correlation(a, b) for a, b in zip(learned, random, strict=True)]
     return float(np.mean(correlations))
 
@@ -147,10 +148,10 @@ def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tenso
     return torch.stack(parts, dim=1).to(graphs.dtype).detach()
 
 
-def _edge_rows(attribution: NDArray[Any]) -> NDArray[np.float64]:
-    """Absolute values of the upper triangle, a row per graph and contrast."""
+def _edge_importance(attribution: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean absolute attribution over graphs, a row of edges per contrast ``(n_contrasts, n_edges)``."""
     rows, columns = np.triu_indices(attribution.shape[-1], k=1)
-    return np.abs(attribution[..., rows, columns].astype(np.float64)).reshape(-1, len(rows))
+    return np.asarray(np.abs(attribution[..., rows, columns]).mean(axis=0, dtype=np.float64))
 
 
 def _rank_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
