@@ -1,0 +1,94 @@
+"""What networks with one representation per graph share: its logits, its loss, ``transform``."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import TransformerMixin
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from isocapsnet._validation import InputError, check_number
+from isocapsnet.models._network import NetworkClassifier
+
+
+class EncoderOutput(NamedTuple):
+    """What an encoder says about a batch.
+
+    Attributes
+    ----------
+    logits : Tensor (n_graphs, n_classes)
+    code : Tensor (n_graphs, code_size)
+        The representation, from which the logits are a linear map or an MLP.
+    reconstruction, graphs : Tensor (n_graphs, n_nodes, n_nodes) or None
+        What the decoder makes of the code, and what it should have made.
+    """
+
+    logits: Tensor
+    code: Tensor
+    reconstruction: Tensor | None = None
+    graphs: Tensor | None = None
+
+
+class EncoderLoss(nn.Module):
+    """Cross-entropy + δ · mean squared error of the reconstruction.
+
+    Unlabelled graphs (target -1) take part in the reconstruction alone.
+
+    Parameters
+    ----------
+    class_weight : Tensor (n_classes,)
+    reconstruction_weight : float
+        δ.
+    """
+
+    class_weight: Tensor
+
+    def __init__(self, class_weight: Tensor, reconstruction_weight: float = 0.0) -> None:
+        super().__init__()
+        self.reconstruction_weight = reconstruction_weight
+        self.register_buffer("class_weight", class_weight)
+
+    def forward(self, output: EncoderOutput, targets: Tensor) -> Tensor:
+        """The mean loss of a batch with targets ``(n_graphs,)``."""
+        labelled = targets >= 0
+        # A sum and an explicit mean: a batch without labels then has the loss 0, where torch's own mean is NaN.
+        loss = cross_entropy(output.logits[labelled], targets[labelled], self.class_weight, reduction="sum")
+        loss = loss / self.class_weight[targets[labelled]].sum().clamp_min(1e-12)
+        if output.reconstruction is not None and output.graphs is not None:
+            loss = loss + self.reconstruction_weight * mse_loss(output.reconstruction, output.graphs)
+        return loss
+
+
+class EncoderClassifier(TransformerMixin, NetworkClassifier):
+    """A network whose module returns :class:`EncoderOutput`."""
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
+        """The representation of each graph ``(n_graphs, code_size)``."""
+        graphs = self._check_fitted(X)
+        return np.concatenate([output.code.cpu().numpy() for output in self._forward(graphs)])
+
+    def _build_criterion(self, weights: Tensor) -> nn.Module:
+        return EncoderLoss(weights, getattr(self, "reconstruction_weight", 0.0))
+
+    def _class_scores(self, output: Any) -> Tensor:
+        assert isinstance(output, EncoderOutput)
+        return output.logits
+
+
+def fully_connected(sizes: Sequence[int], dropout: float) -> nn.Sequential:
+    """Linear layers with ReLU after each and dropout before each: ``(b, sizes[0])`` to ``(b, sizes[-1])``."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(sizes):
+        layers += [nn.Dropout(dropout), nn.Linear(n_in, n_out), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def check_sizes(name: str, sizes: Any) -> None:
+    """Refuse anything but one or more positive whole numbers."""
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) == 0:
+        raise InputError(f"{name}={sizes!r} is no list of layer sizes; use one whole number per layer, (64, 32) say.")
+    for size in sizes:
+        check_number(name, size, low=1, integer=True)

@@ -1,0 +1,220 @@
+"""Structural deep brain network: nodes re-ordered by module, then a convolutional network that also reconstructs.
+
+S. Wang, L. He, B. Cao, C.-T. Lu, P. S. Yu and A. B. Ragin, "Structural deep brain network mining", KDD 2017.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import leaves_list, linkage
+from skorch import NeuralNet
+from skorch.callbacks import Callback
+from torch import Tensor, nn
+
+from isocapsnet._validation import check_number
+from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
+from isocapsnet.models._network import Batches, GraphStore, SemiSupervisedNetwork
+from isocapsnet.models.cnn import convolutions, pooled_size
+
+
+def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
+    """An order in which the nodes of a module follow one another.
+
+    Modules are found by Ward clustering of the connection profiles, and of all orders that keep its tree together the
+    one with the most alike neighbours is taken (scipy's optimal leaf ordering).
+
+    Parameters
+    ----------
+    strength : array (n_nodes, n_nodes)
+        Edge strengths, not negative.
+
+    Returns
+    -------
+    array (n_nodes,), int64
+        ``strength[order][:, order]`` has its modules along the diagonal.
+    """
+    if len(strength) < 3:
+        return np.arange(len(strength))
+    profiles = strength + strength.T
+    # A node is as close to itself as to its strongest partner: an empty diagonal would set module mates apart.
+    np.fill_diagonal(profiles, 0)
+    np.fill_diagonal(profiles, profiles.max(axis=1))
+    return leaves_list(linkage(profiles, method="ward", optimal_ordering=True)).astype(np.int64)
+
+
+class SDBN(nn.Module):
+    """Re-ordering, convolutions, fully connected layers to the classes, transposed convolutions back to the graph.
+
+    Parameters
+    ----------
+    n_nodes, n_classes : int
+    channels : sequence of int
+        Feature maps of each convolution.
+    hidden_sizes : sequence of int
+        Widths of the fully connected layers; the last is the size of the representation.
+    dropout : float
+    reconstruct : bool
+        Without it there is no decoder.
+    """
+
+    order: Tensor
+
+    def __init__(
+        self,
+        n_nodes: int,
+        n_classes: int,
+        channels: Sequence[int] = (6, 16),
+        hidden_sizes: Sequence[int] = (120, 84),
+        dropout: float = 0.0,
+        reconstruct: bool = True,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.arange(n_nodes))
+        self.convolutions = convolutions(channels)
+        flat = channels[-1] * pooled_size(n_nodes, len(channels)) ** 2
+        self.connected = fully_connected([flat, *hidden_sizes], dropout)
+        self.head = nn.Linear(hidden_sizes[-1], n_classes)
+        self.decoder = _deconvolutions(channels) if reconstruct else None
+
+    def forward(self, graphs: Tensor) -> EncoderOutput:
+        """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits, representations and reconstructions."""
+        ordered = graphs[:, self.order][:, :, self.order]
+        maps = self.convolutions(ordered[:, None])
+        code = self.connected(maps.flatten(1))
+        if self.decoder is None:
+            return EncoderOutput(self.head(code), code)
+        n_nodes = graphs.shape[1]
+        return EncoderOutput(self.head(code), code, self.decoder(maps)[:, 0, :n_nodes, :n_nodes], ordered)
+
+
+def _deconvolutions(channels: Sequence[int]) -> nn.Sequential:
+    """Transposed convolutions that mirror :func:`~isocapsnet.models.cnn.convolutions`; each doubles the side, so what
+    pooling had rounded up is to be cut off at the end."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise([*reversed(channels), 1]):
+        layers += [nn.ConvTranspose2d(n_in, n_out, kernel_size=4, stride=2, padding=1), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class _LearnOrder(Callback):
+    """Sets the module's node order from the training graphs, before the first epoch."""
+
+    def on_train_begin(self, net: NeuralNet, X: GraphStore | None = None, y: Any = None, **kwargs: Any) -> None:
+        assert X is not None
+        strength = sum(graphs.abs().sum(dim=0, dtype=torch.float64) for graphs, _ in Batches(X, net.batch_size))
+        assert isinstance(strength, Tensor)
+        order = module_order(strength.cpu().numpy() / len(X))
+        net.module_.order.copy_(torch.from_numpy(order))
+
+
+class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
+    """Structural deep brain network (Wang et al. 2017).
+
+    The nodes are put into an order in which modules of the mean absolute training graph lie together; what convolutions
+    then see as neighbourhoods are parts of modules. The convolutional network has a second, decoding path that
+    reconstructs the graph from the last feature maps, in which unlabelled graphs take part. Weighted and negative edges
+    and the diagonal enter as they are, after scaling.
+
+    Parameters
+    ----------
+    channels : sequence of int
+        Feature maps of each convolution.
+    hidden_sizes : sequence of int
+        Widths of the fully connected layers; ``transform`` returns the last one.
+    dropout : float
+        Share of the inputs of each fully connected layer that is silenced in training.
+    reconstruction_weight : float
+        Weight of the mean squared error of the edges, in scaled units; 0 leaves the decoder out.
+    scaling : {"auto", "std", "log", "none"}
+        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    batch_size, max_epochs : int
+    patience : int, optional
+        Stop after this many epochs without a better validation loss, and keep the best epoch.
+    validation_fraction : float
+        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
+    class_weight : None, "balanced" or dict
+    device : str
+        "auto", "cpu", "cuda".
+    random_state : int, optional
+    verbose : int
+        1 prints the losses of every epoch.
+    callbacks : list, optional
+        Further skorch callbacks.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    order_ : array (n_nodes,)
+        The learned order: the network sees ``X[:, order_][:, :, order_]``.
+    module_, history_, scaler_, temperature_, net_
+        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: Sequence[int] = (6, 16),
+        hidden_sizes: Sequence[int] = (120, 84),
+        dropout: float = 0.0,
+        reconstruction_weight: float = 0.1,
+        scaling: str = "auto",
+        learning_rate: float = 3e-4,
+        weight_decay: float = 5e-4,
+        batch_size: int = 16,
+        max_epochs: int = 30,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.channels = channels
+        self.hidden_sizes = hidden_sizes
+        self.dropout = dropout
+        self.reconstruction_weight = reconstruction_weight
+        self.scaling = scaling
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try."""
+        return {"learning_rate": [1e-4, 3e-4, 1e-3], "reconstruction_weight": [0.0, 0.1, 1.0]}
+
+    @property
+    def order_(self) -> NDArray[np.int64]:
+        """The learned node order ``(n_nodes,)``."""
+        return self.module_.get_buffer("order").cpu().numpy().copy()
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_sizes("channels", self.channels)
+        check_sizes("hidden_sizes", self.hidden_sizes)
+        check_number("dropout", self.dropout, low=0, high=1)
+        check_number("reconstruction_weight", self.reconstruction_weight, low=0)
+
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        reconstruct = self.reconstruction_weight > 0
+        return SDBN(n_nodes, n_classes, self.channels, self.hidden_sizes, self.dropout, reconstruct)
+
+    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
+        net = super()._build_net(codes, device, validation)
+        net.callbacks.append(("order", _LearnOrder()))
+        return net
