@@ -104,6 +104,14 @@ class Hangs(Prior):
         return self
 
 
+class HoldsTheInterpreter(Prior):
+    """One call that lets no other thread of its process run for a long time."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "HoldsTheInterpreter":
+        pow(7, 100_000_000)
+        return self
+
+
 class NotANumber(Prior):
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
         return np.full((len(X), len(self.classes_)), np.nan)

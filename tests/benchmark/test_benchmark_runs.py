@@ -28,6 +28,7 @@ from benchmark_toys import (
     toy_method,
     toy_source,
 )
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark import (
@@ -166,7 +167,9 @@ def test_tuning_keeps_defaults_unless_a_setting_is_better_inside_the_training_fo
 @pytest.mark.parametrize("executor", [InProcessExecutor(), None])
 def test_every_job_has_one_thread(tmp_path: Path, executor: Executor | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "2")
+    threadpool_limits(limits=2)
+    assert max(pool["num_threads"] for pool in threadpool_info()) == 2
     plan = Plan(toy_source(), (toy_method("threads", CountsThreads),), repeats=1)
     _run(plan, tmp_path, local_executor(1) if executor is None else nullcontext(executor))
     assert {record["probabilities"][0][1] for record in Store(tmp_path).records()} == {1.0}
@@ -191,7 +194,8 @@ def test_artifacts_stand_beside_the_records_and_models_of_the_first_repeat_only(
 
 
 def test_a_permuted_study_loses_its_signal_and_the_data_keep_it(tmp_path: Path) -> None:
-    plan = _small_plan(source=toy_source(n_graphs=60, effect=4.0), permutations=30, audits=0)
+    methods = (toy_method("linear", Logistic), toy_method("constant", Prior))
+    plan = Plan(toy_source(n_graphs=60, effect=4.0), methods, repeats=1, permutations=30)
     rows = {row.method: row for row in _run(plan, tmp_path).rows}
     assert rows["linear"].p_chance == 1 / 31
     assert rows["linear"].verdict == "above chance"
@@ -270,7 +274,7 @@ def _kill_and_resume(folder: Path, n_kills: int) -> None:
     assert len(list(folder.glob("records/??/*"))) == 60
 
 
-@pytest.mark.parametrize("n_kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_a_run_resumes_and_ends_as_if_undisturbed(tmp_path: Path, n_kills: int) -> None:
     _kill_and_resume(tmp_path / "killed", n_kills)
     undisturbed = _start(tmp_path / "whole", sleep=0.05)
@@ -292,6 +296,35 @@ def test_ctrl_c_stops_cleanly_and_leaves_no_process(tmp_path: Path) -> None:
     assert process.returncode != 0
     assert not any(map(_is_running, children))
     assert len(_contents(tmp_path)) >= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_a_child_deep_in_a_call_dies_with_its_killed_parent(tmp_path: Path) -> None:
+    code = _SCRIPT.replace("Logistic", "HoldsTheInterpreter").replace('parameters={"sleep": float(sys.argv[2])}', "")
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), "0"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()  # a constant job is done, so the other child is in its first fit
+    time.sleep(0.5)
+    children = _descendants(process.pid)
+    process.kill()
+    process.wait()
+    time.sleep(1)
+    assert children
+    assert not any(map(_is_running, children))
+
+
+def test_a_child_ends_when_the_pipe_from_its_parent_closes(tmp_path: Path) -> None:
+    plan = Plan(toy_source(), (toy_method("hangs", Hangs),), repeats=1)
+    task = json.dumps(plan.tasks(tmp_path)[0].to_json())
+    code = "from isocapsnet.benchmark import child; child._die_with_parent = lambda: None; child.main()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(task + "\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline()) == {"started": True}
+    process.stdin.close()
+    assert process.wait(timeout=10) == 0
 
 
 def test_a_run_survives_the_death_of_a_dask_worker(tmp_path: Path) -> None:
