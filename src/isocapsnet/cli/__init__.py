@@ -17,6 +17,7 @@ _COMMANDS = {
     "benchmark": ("isocapsnet.cli.benchmark", "Compare methods on a dataset, without leakage."),
     "compare": ("isocapsnet.cli.benchmark", "Merge result folders into one table."),
     "data": ("isocapsnet.cli.data", "List, fetch, describe, check and convert datasets."),
+    "explain": ("isocapsnet.cli.explain", "Explain a saved network: templates, regions, stability."),
     "fit": ("isocapsnet.cli.models", "Fit one method and save the model."),
     "predict": ("isocapsnet.cli.models", "Predict with a saved model."),
     "report": ("isocapsnet.cli.report", "Write one HTML page about a results folder."),

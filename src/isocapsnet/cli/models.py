@@ -41,7 +41,7 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
 
     [chosen] = list_methods(method, device=device, use_unlabeled=use_unlabeled)
     graphs = open_graphs(data, **reading)
-    X, known = _adjacency(graphs), graphs.is_labelled
+    X, known = adjacency_of(graphs), graphs.is_labelled
     if use_unlabeled and not chosen.use_unlabeled:
         raise InputError(f"{chosen.name} cannot use unlabelled graphs; leave out --use-unlabeled.")
     estimator = build_estimator(chosen.factory, {**chosen.parameters, **chosen.runtime}, seed)
@@ -69,7 +69,7 @@ def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
 
     estimator = load_model(model)
     graphs = open_graphs(data, **reading)
-    probabilities = estimator.predict_proba(_adjacency(graphs))
+    probabilities = estimator.predict_proba(adjacency_of(graphs))
     table = pd.DataFrame(
         {"subject": graphs.subjects, "prediction": estimator.classes_[probabilities.argmax(axis=1)]}
     ).join(pd.DataFrame(probabilities, columns=[f"p_{name}" for name in estimator.classes_]))
@@ -97,14 +97,14 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
     if not hasattr(estimator, "transform"):
         raise InputError(f"{type(estimator).__name__} learns no representation; predict is what it can do.")
     graphs = open_graphs(data, **reading)
-    features = estimator.transform(_adjacency(graphs)).reshape(len(graphs), -1)
+    features = estimator.transform(adjacency_of(graphs)).reshape(len(graphs), -1)
     table = pd.DataFrame(features, columns=[f"feature_{number}" for number in range(1, features.shape[1] + 1)])
     table.insert(0, "subject", graphs.subjects)
     table.to_csv(out, index=False)
     click.echo(f"{features.shape[1]} features of {len(graphs)} graphs: {out}")
 
 
-def _adjacency(graphs: "BrainGraphs") -> "NDArray[np.floating[Any]]":
+def adjacency_of(graphs: "BrainGraphs") -> "NDArray[np.floating[Any]]":
     """Graphs ``(n_graphs, n_nodes, n_nodes)``; of time series, their correlations, which nothing is learned for."""
     if graphs.adjacency is not None:
         return graphs.adjacency

@@ -72,7 +72,8 @@ def combine(
     adjusted = holm(combine_p_values(p_values))
     shapes: Sequence[Agreement | None] = [None] * len(adjusted)
     if len(fits.templates) >= MIN_FITS:
-        shapes = agreement_of_shapes(fits.ordered_matrices(), random_state)
+        matrices = np.stack([fit.matrices for fit in fits.templates])
+        shapes = agreement_of_shapes(matrices, random_state, reference)
     return [
         _make_card(fits, place, p_values[:, place], float(adjusted[place]), shapes[place], random_state)
         for place in range(len(adjusted))
@@ -128,10 +129,6 @@ class _Fits:
 
     def parts(self) -> list[tuple[Templates, Alignment, NDArray[np.int64]]]:
         return list(zip(self.templates, self.alignments, self.codes, strict=True))
-
-    def ordered_matrices(self) -> NDArray[np.float32]:
-        """Templates in the reference's order, nodes as learned: ``(n_fits, n_templates, k, k)``."""
-        return np.stack([fit.matrices[alignment.order] for fit, alignment, _ in self.parts()])
 
     def pick(self, name: str, place: int) -> NDArray[np.float64]:
         """A map ``(n_fits, n, n)`` or ``(n_fits, n_classes, n, n)`` of the template at a place."""
@@ -295,7 +292,9 @@ def _judge(
         return "not assessed", f"Not assessed: {n_fits} of the {MIN_FITS} fits that stability needs; it {separates}."
     where = f"(correlation {places.value:.2f}; by chance up to {places.null:.2f})"
     same_shape = f"(likeness {shape.value:.2f}; by chance up to {shape.null:.2f})"
-    form = f"Its shape {'comes back' if shape.p_value <= LEVEL else 'does not come back'} {same_shape}."
+    form = f"Its shape comes back {same_shape}."
+    if shape.p_value > LEVEL:
+        form = f"Its shape does not come back {same_shape}: read the regions, not the drawing of the template."
     if p_value > LEVEL:
         return "not stable", f"Not stable: it {separates}, which chance does too (p = {p_value:.3f})."
     if places.p_value > LEVEL:

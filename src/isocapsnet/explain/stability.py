@@ -123,34 +123,39 @@ def align_templates(reference: NDArray[np.float32], matrices: NDArray[np.float32
     return Alignment(order, table[permutation[places, order]])
 
 
-def agreement_of_shapes(fits: NDArray[np.float32], seed: int) -> list[Agreement]:
+def agreement_of_shapes(
+    fits: NDArray[np.float32], seed: int, reference: NDArray[np.float32] | None = None
+) -> list[Agreement]:
     """How alike fits are in each template, up to the order of its nodes.
 
     The mean over pairs of fits of the cosine between best-aligned templates, against the same with the entries of every
-    template shuffled, assignment to the first fit included.
+    template shuffled, the assignment to the reference included.
 
     Parameters
     ----------
     fits : array (n_fits, n_templates, k, k)
-        As learned; the first fit gives the places.
+        As learned.
+    reference : array (n_templates, k, k), optional
+        Templates that give the places; the first fit's by default.
+
+    Returns
+    -------
+    list of Agreement (n_templates)
     """
-    n_fits, n_templates, k, _ = fits.shape
     rng = np.random.default_rng(seed)
-    observed = _shape_similarity(fits)
-    flat = fits.reshape(n_fits * n_templates, k * k)
-    null = np.stack(
-        [_shape_similarity(rng.permuted(flat, axis=1).reshape(fits.shape)) for _ in range(_SHAPE_DRAWS)], axis=1
-    )
-    return [_judge(value, draws) for value, draws in zip(observed, null, strict=True)]
+    flat = fits.reshape(*fits.shape[:2], -1)
+    draws = (rng.permuted(flat, axis=2).reshape(fits.shape) for _ in range(_SHAPE_DRAWS))
+    null = np.stack([_shape_similarity(draw, reference) for draw in draws], axis=1)
+    return [_judge(*pair) for pair in zip(_shape_similarity(fits, reference), null, strict=True)]
 
 
-def _shape_similarity(fits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean cosine over pairs of fits ``(n_templates,)``, templates assigned to those of the first fit."""
-    n_fits, n_templates = fits.shape[:2]
-    orders = np.stack([align_templates(fits[0], matrices).order for matrices in fits])
+def _shape_similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None) -> NDArray[np.float64]:
+    """Mean cosine over pairs of fits ``(n_templates,)``, templates assigned to those of the reference."""
+    target = fits[0] if reference is None else reference
+    orders = np.stack([align_templates(target, matrices).order for matrices in fits])
     similarity = []
-    for place in range(n_templates):
-        same = fits[np.arange(n_fits), orders[:, place]]
+    for order in orders.T:
+        same = fits[np.arange(len(fits)), order]
         squares = (same.astype(np.float64) ** 2).sum(axis=(1, 2))
         distance, _ = _isomorphic_distances(same, same)
         product = (squares[:, None] + squares - distance**2) / 2
