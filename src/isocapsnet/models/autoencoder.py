@@ -1,0 +1,230 @@
+"""A stacked denoising autoencoder on edges, then an MLP on its code.
+
+P. Vincent, H. Larochelle, I. Lajoie, Y. Bengio and P.-A. Manzagol, "Stacked denoising autoencoders", JMLR 2010.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+from skorch import NeuralNet
+from skorch.callbacks import Callback
+from torch import Tensor, nn
+
+from isocapsnet._validation import check_number
+from isocapsnet.models._base import are_symmetric
+from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
+from isocapsnet.models._network import Batches, GraphStore, SemiSupervisedNetwork
+from isocapsnet.nn.capsule import mlp
+
+
+class EdgeEncoder(nn.Module):
+    """Standardised edges through sigmoid layers to a code, and an MLP from the code to the classes.
+
+    Parameters
+    ----------
+    n_nodes, n_classes : int
+    hidden_sizes : sequence of int
+        Widths of the encoder's layers; the last is the size of the code.
+    head_sizes : sequence of int
+        Hidden widths of the MLP.
+    directed : bool
+        Both triangles of the adjacency matrix, instead of the upper one.
+    """
+
+    edges: Tensor
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(
+        self, n_nodes: int, n_classes: int, hidden_sizes: Sequence[int], head_sizes: Sequence[int], directed: bool
+    ) -> None:
+        super().__init__()
+        ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool, device="cpu")
+        chosen = ~torch.eye(n_nodes, dtype=torch.bool, device="cpu") if directed else ones.triu(1)
+        # A single node has no edges; its one entry stands for them.
+        edges = (chosen if n_nodes > 1 else ones).flatten().nonzero()[:, 0]
+        self.register_buffer("edges", edges, persistent=False)
+        self.register_buffer("mean", torch.zeros(len(edges)))
+        self.register_buffer("deviation", torch.ones(len(edges)))
+        self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([len(edges), *hidden_sizes]))
+        self.head = mlp([hidden_sizes[-1], *head_sizes, n_classes])
+
+    def select(self, graphs: Tensor) -> Tensor:
+        """The edges of each graph: ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n_edges)``."""
+        return graphs.flatten(1)[:, self.edges]
+
+    def encode(self, graphs: Tensor, depth: int | None = None) -> Tensor:
+        """The activities after ``depth`` layers: standardised edges after 0, the code after all of them."""
+        activity = (self.select(graphs) - self.mean) / self.deviation
+        for layer in self.layers[:depth]:
+            activity = layer(activity).sigmoid()
+        return activity
+
+    def forward(self, graphs: Tensor) -> EncoderOutput:
+        """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and codes."""
+        code = self.encode(graphs)
+        return EncoderOutput(self.head(code), code)
+
+
+class _Pretraining(Callback):
+    """Layer by layer, before the labels are used: restore a layer's input from a corrupted copy (Sections 3 and 4).
+
+    Parameters
+    ----------
+    epochs : int
+        Per layer.
+    corruption : float
+        Share of the inputs set to 0, which for standardised edges is the mean.
+    """
+
+    def __init__(self, epochs: int, corruption: float) -> None:
+        self.epochs, self.corruption = epochs, corruption
+
+    def on_train_begin(self, net: NeuralNet, X: GraphStore | None = None, y: Any = None, **kwargs: Any) -> None:
+        assert X is not None
+        module = net.module_
+        scaler = StandardScaler()
+        for graphs, _ in Batches(X, net.batch_size):
+            scaler.partial_fit(module.select(graphs).double().cpu().numpy())
+        module.mean.copy_(torch.from_numpy(scaler.mean_))
+        module.deviation.copy_(torch.from_numpy(scaler.scale_))
+        for depth in range(len(module.layers)):
+            self._pretrain(net, X, depth)
+
+    def _pretrain(self, net: NeuralNet, X: GraphStore, depth: int) -> None:
+        """Train one layer, with a linear decoder that is not kept (real inputs, squared error; Section 2.3)."""
+        layer = net.module_.layers[depth]
+        decoder = nn.Linear(layer.out_features, layer.in_features, device=layer.weight.device)
+        parameters = [*layer.parameters(), *decoder.parameters()]
+        optimizer = torch.optim.AdamW(parameters, lr=net.lr, weight_decay=net.optimizer__weight_decay, fused=True)
+        for _ in range(self.epochs):
+            for graphs, _ in Batches(X, net.batch_size, shuffle=True):
+                with torch.no_grad():
+                    clean = net.module_.encode(graphs, depth)
+                corrupted = clean * (torch.rand_like(clean) >= self.corruption)
+                optimizer.zero_grad()
+                nn.functional.mse_loss(decoder(layer(corrupted).sigmoid()), clean).backward()
+                optimizer.step()
+
+
+class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
+    """Stacked denoising autoencoder and an MLP on its code (Vincent et al. 2010).
+
+    Each layer of the encoder is first trained, without labels, to restore its input from a copy in which a share of the
+    entries is masked; unlabelled graphs take part in this. The encoder and the MLP on its code are then trained
+    together on the labels. Edges are the upper triangle, or both triangles when a training graph is not symmetric; the
+    diagonal is not used. Each edge, with its sign and weight, is centred and scaled by its mean and deviation over the
+    training graphs.
+
+    Parameters
+    ----------
+    hidden_sizes : sequence of int
+        Widths of the encoder's layers; the last is the size of the code, which ``transform`` returns.
+    head_sizes : sequence of int
+        Hidden widths of the MLP.
+    corruption : float
+        Share of the entries masked in pretraining.
+    pretraining_epochs : int
+        Per layer; 0 leaves pretraining out.
+    scaling : {"auto", "std", "log", "none"}
+        How edges are scaled before they are standardised one by one; ``"auto"`` takes the logarithm of counts.
+    learning_rate, weight_decay : float
+        Of AdamW, in pretraining too.
+    batch_size, max_epochs : int
+    patience : int, optional
+        Stop after this many epochs without a better validation loss, and keep the best epoch.
+    validation_fraction : float
+        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
+    class_weight : None, "balanced" or dict
+    device : str
+        "auto", "cpu", "cuda".
+    random_state : int, optional
+    verbose : int
+        1 prints the losses of every epoch.
+    callbacks : list, optional
+        Further skorch callbacks.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    directed_ : bool
+        Whether both triangles are used.
+    module_, history_, scaler_, temperature_, net_
+        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    """
+
+    directed_: bool
+
+    def __init__(
+        self,
+        *,
+        hidden_sizes: Sequence[int] = (256, 64),
+        head_sizes: Sequence[int] = (32,),
+        corruption: float = 0.25,
+        pretraining_epochs: int = 30,
+        scaling: str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 5e-4,
+        batch_size: int = 16,
+        max_epochs: int = 30,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.hidden_sizes = hidden_sizes
+        self.head_sizes = head_sizes
+        self.corruption = corruption
+        self.pretraining_epochs = pretraining_epochs
+        self.scaling = scaling
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try."""
+        return {"corruption": [0.0, 0.25, 0.5], "learning_rate": [3e-4, 1e-3]}
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_sizes("hidden_sizes", self.hidden_sizes)
+        check_sizes("head_sizes", self.head_sizes)
+        check_number("corruption", self.corruption, low=0, high=1)
+        check_number("pretraining_epochs", self.pretraining_epochs, low=0, integer=True)
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
+        self.directed_ = not (are_symmetric(X) and (X_unlabeled is None or are_symmetric(X_unlabeled)))
+        super()._fit(X, codes, X_unlabeled)
+
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        return EdgeEncoder(n_nodes, n_classes, self.hidden_sizes, self.head_sizes, self.directed_)
+
+    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
+        net = super()._build_net(codes, device, validation)
+        net.callbacks.append(("pretraining", _Pretraining(self.pretraining_epochs, self.corruption)))
+        return net
+
+    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values, arrays = super()._get_state()
+        return values | {"directed": self.directed_}, arrays
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.directed_ = values["directed"]
+        super()._set_state(values, arrays)

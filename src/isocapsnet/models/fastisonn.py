@@ -1,0 +1,149 @@
+"""The isomorphic neural network with the spectral relaxation of the match: FastIsoNN.
+
+L. Meng and J. Zhang, "IsoNN: isomorphic neural network for graph representation learning and classification",
+arXiv 1907.09495, 2019.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isocapsnet._validation import check_option
+from isocapsnet.functional import window_eigenvectors
+from isocapsnet.functional.isomorphic import PROJECTIONS
+from isocapsnet.models._network import GraphStore
+from isocapsnet.models._scaling import EdgeScaler
+from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
+from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
+
+# Eigenvectors up to this size are kept during a fit; beyond it they are computed anew for every batch.
+_KEPT_BYTES = 1024**3
+
+
+class _SpectralStore(GraphStore):
+    """Graphs together with the eigenvectors of their windows, which are the same in every epoch.
+
+    Parameters
+    ----------
+    X, codes, scaler, device
+        As for :class:`~isocapsnet.models._network.GraphStore`.
+    kernel_size, stride : int
+    """
+
+    def __init__(
+        self,
+        X: NDArray[Any],
+        codes: NDArray[np.int64],
+        scaler: EdgeScaler,
+        device: torch.device,
+        kernel_size: int,
+        stride: int,
+    ) -> None:
+        super().__init__(X, codes, scaler, device)
+        n_values = len(X) * (windows_per_axis(X.shape[1], 1, kernel_size, stride) * kernel_size) ** 2
+        self.vectors: Tensor | None = None
+        if self.resident is not None and 4 * n_values <= _KEPT_BYTES:
+            parts = [window_eigenvectors(part, kernel_size, stride) for part in self.resident.split(16)]
+            self.vectors = torch.cat(parts)
+
+    def batch(self, positions: NDArray[np.int64]) -> tuple[Any, Tensor]:
+        """The module's arguments and codes ``(n,)`` at positions of this subset."""
+        graphs, codes = super().batch(positions)
+        if self.vectors is None:
+            return graphs, codes
+        vectors = self.vectors[torch.from_numpy(self.index[positions]).to(self.device)]
+        return {"graphs": graphs, "window_vectors": vectors}, codes
+
+
+class FastIsoNNClassifier(IsoNNClassifier):
+    """Isomorphic neural network with a spectral match (FastIsoNN, Meng & Zhang 2019).
+
+    As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, but the node permutation of a match is computed from the
+    eigenvectors of template and window instead of searched among all k!, which pays for templates of five nodes and
+    more. Weighted and negative edges and the diagonal enter as they are, after scaling.
+
+    Parameters
+    ----------
+    projection : {"none", "permutation", "orthogonal"}
+        What the product of the eigenvectors becomes before the distance is taken; see
+        :func:`~isocapsnet.functional.spectral_match`.
+    n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale, scaling
+        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
+    learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction, class_weight
+        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
+    device, random_state, verbose, callbacks
+        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    templates_ : array (n_templates, k, k)
+        Learned templates of the first layer, in scaled units.
+    module_, history_, scaler_, temperature_, net_
+        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        projection: str = "none",
+        n_templates: int = 2,
+        kernel_size: int = 3,
+        stride: int = 1,
+        n_layers: int = 1,
+        hidden_sizes: Sequence[int] = (64, 32),
+        dropout: float = 0.0,
+        template_scale: float = 1.0,
+        scaling: str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 5e-4,
+        batch_size: int = 16,
+        max_epochs: int = 20,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        super().__init__(
+            n_templates=n_templates,
+            kernel_size=kernel_size,
+            stride=stride,
+            n_layers=n_layers,
+            hidden_sizes=hidden_sizes,
+            dropout=dropout,
+            template_scale=template_scale,
+            scaling=scaling,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            class_weight=class_weight,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+        self.projection = projection
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_option("projection", self.projection, PROJECTIONS)
+
+    def _build_layer(self) -> IsomorphicLayer:
+        return SpectralIsomorphicLayer(
+            self.n_templates, self.kernel_size, self.stride, self.template_scale, self.projection
+        )
+
+    def _build_store(
+        self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
+    ) -> GraphStore:
+        return _SpectralStore(X, codes, self.scaler_, device, self.kernel_size, self.stride)
