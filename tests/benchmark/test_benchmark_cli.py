@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from isocapsnet.benchmark import PROTOCOLS, Store
 from isocapsnet.benchmark.statistics import METRICS
 from isocapsnet.cli import main
-from isocapsnet.cli._methods import list_methods, list_steps, split_names
+from isocapsnet.cli._methods import list_methods, list_steps, split_names, split_values
 from isocapsnet.cli._options import PROTOCOL_NAMES
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
@@ -247,6 +247,7 @@ def test_methods_and_transforms_are_read_as_written() -> None:
         ("b", {"x": 1, "sizes": (64, 32), "mode": "log"}),
         ("c-d", {"y": None}),
     ]
+    assert split_values("1,(64,32),log") == ["1", "(64,32)", "log"]
     [tuned] = list_methods("isocapsnet[kernel_size=3]", device="cpu")
     assert tuned.label == "isocapsnet[kernel_size=3]"
     assert tuned.runtime == {"device": "cpu"}

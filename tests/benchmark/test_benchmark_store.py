@@ -34,6 +34,9 @@ def test_a_record_comes_back_exactly_from_the_path_of_its_key(tmp_path: Path) ->
     loaded = Store(tmp_path).load(job)
     assert loaded is not None
     assert loaded["probabilities"] == [[0.1 + 0.2, 1 - (0.1 + 0.2)]]
+    (tmp_path / "records" / "ff").mkdir()
+    for number, damage in enumerate(("", "[]", "{}", '{"key": "x"}')):
+        (tmp_path / "records" / "ff" / str(number)).write_text(damage)
     assert list(Store(tmp_path).records()) == [loaded]
 
 

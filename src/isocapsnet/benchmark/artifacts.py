@@ -32,6 +32,8 @@ def write_artifacts(
     """
     history, templates = getattr(estimator, "history_", None), getattr(estimator, "templates_", None)
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
+    if explain is None and history is None and templates is None and not messages and save_model is None:
+        return
     partial = folder.parents[1] / "partial" / uuid4().hex
     partial.mkdir(parents=True)
     if explain is not None and held_out is not None:

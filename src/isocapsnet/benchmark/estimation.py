@@ -17,7 +17,7 @@ Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 def build_estimator(factory: str, parameters: Mapping[str, Any], seed: int) -> Any:
     """The estimator with these parameters and, where it takes a ``random_state`` that is not given, this seed."""
     model = pkgutil.resolve_name(factory)
-    estimator = model(**{name: _tuples(value) for name, value in parameters.items()})
+    estimator = model(**{name: as_tuples(value) for name, value in parameters.items()})
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
         estimator.set_params(random_state=seed)
     return estimator
@@ -45,7 +45,7 @@ def list_candidates(
     """The defaults (an empty setting) first, then other settings: the whole grid or a sample; ``limit`` at most."""
     grid = ParameterGrid(dict(space))
     drawn = grid if len(grid) < limit else ParameterSampler(dict(space), limit - 1, random_state=seed)
-    return [{}, *(setting for setting in drawn if any(defaults[name] != value for name, value in setting.items()))]
+    return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
 
 
 def tune(
@@ -80,6 +80,6 @@ def tune(
     return dict(candidates[int(np.nanargmax(means))])
 
 
-def _tuples(value: Any) -> Any:
+def as_tuples(value: Any) -> Any:
     """Sequences as tuples: JSON has only lists, and estimators declare tuples."""
-    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+    return tuple(as_tuples(item) for item in value) if isinstance(value, list | tuple) else value

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet.benchmark.artifacts import write_artifacts
-from isocapsnet.benchmark.estimation import build_estimator, list_candidates, predict_probabilities, tune
+from isocapsnet.benchmark.estimation import as_tuples, build_estimator, list_candidates, predict_probabilities, tune
 from isocapsnet.benchmark.memory import peak_memory, reset_peak_memory
 from isocapsnet.benchmark.naming import digest_of, seed_from
 from isocapsnet.benchmark.preparation import Preparation, Step
@@ -132,7 +132,7 @@ class Task:
 
 def method_label(name: str, parameters: Mapping[str, Any]) -> str:
     """``name`` or ``name[parameter=value,...]``."""
-    settings = ",".join(f"{key}={value}" for key, value in sorted(parameters.items()))
+    settings = ",".join(f"{key}={as_tuples(value)}" for key, value in sorted(parameters.items()))
     return f"{name}[{settings}]" if settings else name
 
 

@@ -303,7 +303,7 @@ def _verdict(row: MethodResult, against_reference: str | None) -> str:
     if row.failed:
         reason = max(row.failures, key=lambda text: row.failures[text])
         return f"{row.failed} of {row.jobs} jobs failed: {reason}"
-    if len(row.scores) < 2:
+    if len(row.scores) < 2 and row.p_chance == 1:
         return "a single test fold shows no more than its own interval"
     if row.p_chance <= LEVEL:
         return "above chance" + (f", {against_reference}" if against_reference else "")

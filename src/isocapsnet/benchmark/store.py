@@ -73,9 +73,10 @@ class Store:
         """Every record in the folder, in the order of their keys; damaged files are passed over."""
         seen: set[str] = set()
         for path in sorted(self.folder.glob("records/??/*")):
-            content = _read(path) or {"batch": []}
+            content = _read(path) or {}
             for record in content.get("batch", [content]):
-                if record["key"] not in seen:  # a crash can leave a record both alone and in its batch
+                # A crash can leave a record both alone and in its batch.
+                if "job" in record and record["key"] not in seen:
                     seen.add(record["key"])
                     yield record
 

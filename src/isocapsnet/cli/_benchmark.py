@@ -22,7 +22,7 @@ from isocapsnet.benchmark.results import Table, group_records, tabulate
 from isocapsnet.benchmark.store import Store
 from isocapsnet.cli._display import audit_table, make_console, results_table
 from isocapsnet.cli._execution import carry_out, describe_power
-from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_names
+from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_names, split_values
 from isocapsnet.cli._study import publish_study
 from isocapsnet.cli.data import open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -66,7 +66,8 @@ def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
         passport = known.get(dataset, {"name": dataset, "digest": dataset})
         steps = "".join(f", {step['name']}" for step in preparation)
         console.print(results_table(table, title=escape(f"{passport['name']}: {protocol['name']}{steps}")))
-        tables.append((table, {"passport": passport, "protocol": protocol, "preparation": preparation}))
+        context = {"passport": passport, "protocol": protocol, "preparation": preparation, "data": {"digest": dataset}}
+        tables.append((table, context))
     if out is not None:
         if len(tables) > 1:
             raise InputError("--out merges runs on one dataset under one protocol; these folders hold several.")
@@ -85,7 +86,7 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     [(base, settings)] = split_names(method)
     methods = tuple(
         make_method(base, {**settings, name: parse_value(value)}, device=options["device"])
-        for value in values.split(",")
+        for value in split_values(values)
     )
     plan, passport = _make_plan(data, methods, {**options, "save_models": False}, console)
     table = carry_out(plan, options, console)
@@ -120,13 +121,12 @@ def _make_plan(
             raise InputError(
                 f"There is no covariate {column!r} to regress out; the data have {', '.join(known) or 'none'}."
             )
-    defaults = Protocol()
     repeats = options["repeats"] or (1 if options["protocol"] != "nested" else 2 if source is None else 5)
     plan = Plan(
         source=publish_study(data, options["out"], group=options["group"], use_series=use_series),
         methods=methods,
         protocol=Protocol(
-            options["protocol"], options["folds"], n_candidates=options["candidates"] or defaults.n_candidates
+            options["protocol"], options["folds"], n_candidates=options["candidates"] or Protocol.n_candidates
         ),
         repeats=repeats,
         preparation=steps,
@@ -200,13 +200,10 @@ def _command() -> str:
 def _passports(folders: tuple[Path, ...]) -> dict[str, dict[str, Any]]:
     """Digest to passport, from the folders' results.json."""
     found = {}
-    for folder in folders:
-        path = folder / "results.json"
+    for path in (folder / "results.json" for folder in folders):
         if path.exists():
             content = json.loads(path.read_text())
-            found[content["data"]["digest"] if "data" in content else content["passport"]["digest"]] = content[
-                "passport"
-            ]
+            found[content["data"]["digest"]] = content["passport"]
     return found
 
 

@@ -25,12 +25,17 @@ def split_names(text: str) -> list[tuple[str, dict[str, Any]]]:
 def parse_settings(text: str) -> dict[str, Any]:
     """``"x=1,sizes=(64,32),mode=log"`` as a dict; what is no Python literal is text."""
     settings = {}
-    for item in filter(None, re.split(r",(?![^(]*\))", text)):
+    for item in filter(None, split_values(text)):
         name, equals, value = item.partition("=")
         if not equals:
             raise InputError(f"{item!r} cannot be read; write parameter=value.")
         settings[name.strip()] = parse_value(value)
     return settings
+
+
+def split_values(text: str) -> list[str]:
+    """``"1,(64,32),log"`` as ``["1", "(64,32)", "log"]``."""
+    return re.split(r",(?![^(]*\))", text)
 
 
 def parse_value(text: str) -> Any:
