@@ -108,7 +108,7 @@ def _known_graphs(estimator: Any, model: Path, data: str, graphs: BrainGraphs) -
 def _node_names(graphs: BrainGraphs) -> list[str]:
     if graphs.atlas is not None:
         return list(graphs.atlas.node_names)
-    return [f"node {node}" for node in range(graphs.n_nodes)]
+    return [f"node {node + 1}" for node in range(graphs.n_nodes)]
 
 
 def _read_networks(path: Path | None, n_nodes: int) -> list[str] | None:
@@ -138,7 +138,7 @@ def _write_tables(findings: _Findings, networks: Sequence[str] | None, out: Path
         (findings.node_names[row], findings.node_names[column], row, column, findings.edges[row, column])
         for row, column in zip(rows[strongest], columns[strongest], strict=True)
     ]
-    header = ["first", "second", "first_node", "second_node", "separation"]
+    header = ["first", "second", "first_index", "second_index", "separation"]
     pd.DataFrame(edges, columns=header).to_csv(out / "edges.csv", index=False)
     if networks is not None:
         names, sums = sum_over_networks(findings.edges, networks)
@@ -146,13 +146,13 @@ def _write_tables(findings: _Findings, networks: Sequence[str] | None, out: Path
 
 
 def _regions_frame(findings: _Findings) -> pd.DataFrame:
-    """Every listed region of every card, and of the edges; nodes are counted from 0."""
+    """Every listed region of every card, and of the edges; indices count from 0."""
     rows: list[dict[str, Any]] = [
         {
             "from": f"template {card.template + 1}",
             "verdict": card.verdict,
             "region": findings.node_names[region.node],
-            "node": region.node,
+            "index": region.node,
             "share": region.share,
             "effect": region.effect.value,
             "effect_low": region.effect.low,
@@ -166,7 +166,7 @@ def _regions_frame(findings: _Findings) -> pd.DataFrame:
     strength = sum_over_regions(findings.edges)
     total = strength.sum() or 1.0
     rows += [
-        {"from": "edges", "region": findings.node_names[node], "node": node, "share": strength[node] / total}
+        {"from": "edges", "region": findings.node_names[node], "index": node, "share": strength[node] / total}
         for node in np.argsort(-strength)
     ]
     return pd.DataFrame(rows)
