@@ -13,7 +13,13 @@ from isocapsnet.models import MODELS, GraphClassifier
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {
     "isocapsnet": {"max_epochs": 2, "n_templates": 2},
+    "isonn": {"max_epochs": 2},
+    "fastisonn": {"max_epochs": 2},
+    "capsnet": {"max_epochs": 2, "decoder_sizes": (16,)},
+    "cnn": {"max_epochs": 2},
+    "sdbn": {"max_epochs": 2},
     "dgcnn": {"max_epochs": 2, "density": 0.2},
+    "autoencoder": {"max_epochs": 2, "pretraining_epochs": 2},
     "gcn": {"max_epochs": 2, "density": 0.2},
     "gin": {"max_epochs": 2, "density": 0.2},
     "diffpool": {"max_epochs": 2, "density": 0.2},

@@ -1,14 +1,34 @@
 """One method, one paper, one file, one scikit-learn estimator."""
 
 from isocapsnet.models._base import GraphClassifier
+from isocapsnet.models.autoencoder import AutoencoderClassifier
+from isocapsnet.models.capsnet import CapsNetClassifier
+from isocapsnet.models.cnn import CNNClassifier
+from isocapsnet.models.dgcnn import DGCNNClassifier
+from isocapsnet.models.diffpool import DiffPoolClassifier
+from isocapsnet.models.fastisonn import FastIsoNNClassifier
 from isocapsnet.models.freq import FreqClassifier
+from isocapsnet.models.gcn import GCNClassifier
+from isocapsnet.models.gin import GINClassifier
 from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
+from isocapsnet.models.isonn import IsoNNClassifier
+from isocapsnet.models.sdbn import SDBNClassifier
 from isocapsnet.models.wl import WLClassifier
 from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
 #: Every method by its name on the command line.
 MODELS: dict[str, type[GraphClassifier]] = {
     "isocapsnet": IsoCapsNetClassifier,
+    "isonn": IsoNNClassifier,
+    "fastisonn": FastIsoNNClassifier,
+    "capsnet": CapsNetClassifier,
+    "cnn": CNNClassifier,
+    "sdbn": SDBNClassifier,
+    "dgcnn": DGCNNClassifier,
+    "autoencoder": AutoencoderClassifier,
+    "gcn": GCNClassifier,
+    "gin": GINClassifier,
+    "diffpool": DiffPoolClassifier,
     "wl": WLClassifier,
     "freq": FreqClassifier,
     "constant": ConstantClassifier,

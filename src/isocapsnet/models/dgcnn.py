@@ -1,0 +1,213 @@
+"""A deep graph convolutional network with SortPooling.
+
+M. Zhang, Z. Cui, M. Neumann and Y. Chen, "An end-to-end deep learning architecture for graph classification", AAAI
+2018. Graph convolution and SortPooling are PyTorch Geometric's.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isocapsnet._validation import InputError, check_number
+from isocapsnet.models._encoder import EncoderOutput, check_sizes
+from isocapsnet.models._graphs import GraphNeuralNetwork, NodesAndEdges, geometric_layers
+
+_KERNEL_SIZE = 5
+
+
+class DGCNN(nn.Module):
+    """Graph convolutions with tanh, the last with one channel; nodes sorted by that channel and the first kept; two
+    1-D convolutions along the sorted nodes, a dense layer, a linear classifier.
+
+    The paper normalises A + I by rows, this layer symmetrically.
+
+    Parameters
+    ----------
+    nodes_and_edges : NodesAndEdges
+    n_classes, n_layers, hidden_size : int
+        ``n_layers`` convolutions of ``hidden_size`` channels come before the one that sorts.
+    n_kept : int
+        k of SortPooling: nodes that are read.
+    channels : sequence of 2 int
+        Of the 1-D convolutions.
+    dense_size : int
+    dropout : float
+    """
+
+    def __init__(
+        self,
+        nodes_and_edges: NodesAndEdges,
+        n_classes: int,
+        *,
+        n_layers: int,
+        hidden_size: int,
+        n_kept: int,
+        channels: Sequence[int],
+        dense_size: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        layers = geometric_layers()
+        self.nodes_and_edges = nodes_and_edges
+        sizes = [nodes_and_edges.n_features, *[hidden_size] * n_layers, 1]
+        self.convolutions = nn.ModuleList(layers.DenseGCNConv(n_in, n_out) for n_in, n_out in pairwise(sizes))
+        self.sort = layers.SortAggregation(n_kept)
+        n_channels, n_pairs = sum(sizes[1:]), n_kept // 2
+        kernel_size = min(_KERNEL_SIZE, n_pairs)
+        self.encoder = nn.Sequential(
+            # One step of this convolution is one node.
+            nn.Conv1d(1, channels[0], n_channels, stride=n_channels),
+            nn.ReLU(),
+            nn.MaxPool1d(2),
+            nn.Conv1d(channels[0], channels[1], kernel_size),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(channels[1] * (n_pairs - kernel_size + 1), dense_size),
+            nn.ReLU(),
+        )
+        self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(dense_size, n_classes))
+
+    def forward(self, graphs: Tensor) -> EncoderOutput:
+        """Logits and codes of scaled graphs ``(n_graphs, n_nodes, n_nodes)``."""
+        nodes, edges = self.nodes_and_edges(graphs)
+        states = []
+        for convolution in self.convolutions:
+            nodes = torch.tanh(convolution(nodes, edges))
+            states.append(nodes)
+        n_graphs, n_nodes, _ = graphs.shape
+        graph_of_node = torch.arange(n_graphs, device=graphs.device).repeat_interleave(n_nodes)
+        pooled = self.sort(torch.cat(states, 2).flatten(0, 1), graph_of_node)
+        code = self.encoder(pooled[:, None])
+        return EncoderOutput(self.classifier(code), code)
+
+
+class DGCNNClassifier(GraphNeuralNetwork):
+    """Deep graph convolutional network (Zhang et al. 2018): graph convolutions, nodes sorted by what they learned
+    (SortPooling), 1-D convolutions over the sorted nodes.
+
+    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
+    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
+    hears those its row points to.
+
+    Parameters
+    ----------
+    node_features : {"profile", "degree", "identity"}
+        What a node starts with: its row of the graph (with a fixed mark at its own place), its degree, or which
+        region it is. With ``"degree"`` the method is invariant to the order of the nodes.
+    density : float
+        Share of the possible edges that each graph keeps.
+    negative_edges : {"drop", "absolute"}
+        Whether negative edges are never kept, or ranked and weighted by absolute value.
+    edge_weights : {"binary", "weighted"}
+        Kept edges count 1 each, or by their weight over the graph's mean.
+    n_layers, hidden_size : int
+        Graph convolutions before the one-channel convolution that sorts, and features per node after each.
+    kept_nodes : float
+        Share of the nodes, first in the sorted order, that the 1-D convolutions read.
+    channels : sequence of 2 int
+        Of the two 1-D convolutions.
+    dense_size : int
+        Of the layer before the classifier.
+    dropout : float
+        Before the classifier.
+    scaling : {"auto", "std", "log", "none"}
+        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    batch_size, max_epochs : int
+    patience : int, optional
+        Stop after this many epochs without a better validation loss, and keep the best epoch.
+    validation_fraction : float
+        Part of the training data held out, by class, for early stopping.
+    class_weight : None, "balanced" or dict
+    device : str
+        "auto", "cpu", "cuda".
+    random_state : int, optional
+    verbose : int
+        1 prints the losses of every epoch.
+    callbacks : list, optional
+        Further skorch callbacks.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    module_, history_, scaler_, net_
+        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_features: str = "profile",
+        density: float = 0.05,
+        negative_edges: str = "drop",
+        edge_weights: str = "binary",
+        n_layers: int = 3,
+        hidden_size: int = 32,
+        kept_nodes: float = 0.6,
+        channels: Sequence[int] = (16, 32),
+        dense_size: int = 128,
+        dropout: float = 0.5,
+        scaling: str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 5e-4,
+        batch_size: int = 32,
+        max_epochs: int = 100,
+        patience: int | None = 20,
+        validation_fraction: float = 0.15,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.node_features = node_features
+        self.density = density
+        self.negative_edges = negative_edges
+        self.edge_weights = edge_weights
+        self.n_layers = n_layers
+        self.hidden_size = hidden_size
+        self.kept_nodes = kept_nodes
+        self.channels = channels
+        self.dense_size = dense_size
+        self.dropout = dropout
+        self.scaling = scaling
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try."""
+        return {"kept_nodes": [0.3, 0.6, 1.0], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_number("kept_nodes", self.kept_nodes, low=0, high=1, open_low=True)
+        check_number("dense_size", self.dense_size, low=1, integer=True)
+        check_sizes("channels", self.channels)
+        if len(self.channels) != 2:
+            raise InputError(f"channels={self.channels!r} must hold two numbers, one per 1-D convolution.")
+
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        return DGCNN(
+            self._nodes_and_edges(n_nodes),
+            n_classes,
+            n_layers=self.n_layers,
+            hidden_size=self.hidden_size,
+            n_kept=max(2, round(self.kept_nodes * n_nodes)),
+            channels=self.channels,
+            dense_size=self.dense_size,
+            dropout=self.dropout,
+        )

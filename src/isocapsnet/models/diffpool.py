@@ -1,0 +1,264 @@
+"""Differentiable pooling of graphs.
+
+R. Ying, J. You, C. Morris, X. Ren, W. Hamilton and J. Leskovec, "Hierarchical graph representation learning with
+differentiable pooling", NeurIPS 2018. The pooling and the GraphSAGE layer are PyTorch Geometric's.
+"""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from isocapsnet._validation import check_number
+from isocapsnet.models._graphs import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+
+
+class DiffPoolOutput(NamedTuple):
+    """What the network says about a batch.
+
+    Attributes
+    ----------
+    logits : Tensor (n_graphs, n_classes)
+    code : Tensor (n_graphs, (n_pools + 1) * hidden_size)
+    link_loss : Tensor ()
+        ‖A - S Sᵀ‖_F / n_nodes, as a root mean square over graphs, summed over poolings.
+    entropy : Tensor ()
+        Mean entropy of the nodes' assignments to clusters, summed over poolings.
+    """
+
+    logits: Tensor
+    code: Tensor
+    link_loss: Tensor
+    entropy: Tensor
+
+
+class DiffPool(nn.Module):
+    """A stack of levels: at each, one GNN embeds the nodes, another assigns them to clusters softly, and the clusters
+    are the nodes of the next level (Eqs. 3-6). The graph's code is the mean over nodes at every level.
+
+    Parameters
+    ----------
+    nodes_and_edges : NodesAndEdges
+    n_classes, n_layers, hidden_size, n_pools : int
+        Each GNN has ``n_layers`` layers.
+    pool_ratio : float
+        Clusters per node.
+    dropout : float
+    """
+
+    def __init__(
+        self,
+        nodes_and_edges: NodesAndEdges,
+        n_classes: int,
+        *,
+        n_layers: int,
+        hidden_size: int,
+        n_pools: int,
+        pool_ratio: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.nodes_and_edges = nodes_and_edges
+        self.embeddings, self.assignments = nn.ModuleList(), nn.ModuleList()
+        n_features, n_clusters = nodes_and_edges.n_features, nodes_and_edges.n_nodes
+        for _ in range(n_pools):
+            n_clusters = max(1, round(pool_ratio * n_clusters))
+            self.embeddings.append(_SAGE(n_features, hidden_size, hidden_size, n_layers))
+            self.assignments.append(_SAGE(n_features, hidden_size, n_clusters, n_layers))
+            n_features = hidden_size
+        self.embeddings.append(_SAGE(n_features, hidden_size, hidden_size, n_layers))
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear((n_pools + 1) * hidden_size, n_classes)
+
+    def forward(self, graphs: Tensor) -> DiffPoolOutput:
+        """Output for scaled graphs ``(n_graphs, n_nodes, n_nodes)``."""
+        pool = geometric_layers().dense_diff_pool
+        nodes, edges = self.nodes_and_edges(graphs)
+        means = []
+        link_loss = entropy = graphs.new_zeros(())
+        for embed, assign in zip(self.embeddings, self.assignments, strict=False):
+            embedded = self.dropout(torch.relu(embed(nodes, edges)))
+            means.append(embedded.mean(1))
+            n_edges = edges.numel()
+            nodes, edges, norm, mean_entropy = pool(embedded, edges, assign(nodes, edges), normalize=False)
+            link_loss, entropy = link_loss + norm / n_edges**0.5, entropy + mean_entropy
+        means.append(self.dropout(torch.relu(self.embeddings[-1](nodes, edges))).mean(1))
+        code = torch.cat(means, 1)
+        return DiffPoolOutput(self.classifier(code), code, link_loss, entropy)
+
+
+class _SAGE(nn.Module):
+    """GraphSAGE layers with mean aggregation, each normalised, with ReLU between them."""
+
+    def __init__(self, n_in: int, hidden_size: int, n_out: int, n_layers: int) -> None:
+        super().__init__()
+        convolution = geometric_layers().DenseSAGEConv
+        sizes = [n_in, *[hidden_size] * (n_layers - 1), n_out]
+        self.convolutions = nn.ModuleList(convolution(a, b, bias=False) for a, b in pairwise(sizes))
+        self.norms = nn.ModuleList(NodeNorm(size) for size in sizes[1:])
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """``(n_graphs, n_nodes, n_in)`` to ``(n_graphs, n_nodes, n_out)``."""
+        for layer, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            nodes = norm(convolution(torch.relu(nodes) if layer else nodes, edges))
+        return nodes
+
+
+class DiffPoolLoss(nn.Module):
+    """Cross-entropy + weighted link loss + weighted entropy.
+
+    Parameters
+    ----------
+    class_weight : Tensor (n_classes,)
+    link_weight, entropy_weight : float
+    """
+
+    class_weight: Tensor
+
+    def __init__(self, class_weight: Tensor, link_weight: float, entropy_weight: float) -> None:
+        super().__init__()
+        self.register_buffer("class_weight", class_weight)
+        self.link_weight, self.entropy_weight = link_weight, entropy_weight
+
+    def forward(self, output: DiffPoolOutput, targets: Tensor) -> Tensor:
+        """The loss of a batch with targets ``(n_graphs,)``."""
+        loss = cross_entropy(output.logits, targets, self.class_weight)
+        return loss + self.link_weight * output.link_loss + self.entropy_weight * output.entropy
+
+
+class DiffPoolClassifier(GraphNeuralNetwork):
+    """Hierarchical graph network (Ying et al. 2018): nodes are pooled into learned clusters, level by level; a linear
+    classifier reads the mean over the nodes of every level.
+
+    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
+    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
+    hears those its row points to.
+
+    Parameters
+    ----------
+    node_features : {"profile", "degree", "identity"}
+        What a node starts with: its row of the graph (with a fixed mark at its own place), its degree, or which
+        region it is. With ``"degree"`` the method is invariant to the order of the nodes.
+    density : float
+        Share of the possible edges that each graph keeps.
+    negative_edges : {"drop", "absolute"}
+        Whether negative edges are never kept, or ranked and weighted by absolute value.
+    edge_weights : {"binary", "weighted"}
+        Kept edges count 1 each, or by their weight over the graph's mean.
+    n_layers, hidden_size : int
+        Layers of each GNN, and features per node after each.
+    n_pools : int
+        Poolings.
+    pool_ratio : float
+        Clusters per node at each pooling.
+    link_weight, entropy_weight : float
+        Of the losses that keep linked nodes together and assignments clear.
+    dropout : float
+        After each embedding.
+    scaling : {"auto", "std", "log", "none"}
+        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    batch_size, max_epochs : int
+    patience : int, optional
+        Stop after this many epochs without a better validation loss, and keep the best epoch.
+    validation_fraction : float
+        Part of the training data held out, by class, for early stopping.
+    class_weight : None, "balanced" or dict
+    device : str
+        "auto", "cpu", "cuda".
+    random_state : int, optional
+    verbose : int
+        1 prints the losses of every epoch.
+    callbacks : list, optional
+        Further skorch callbacks.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    module_, history_, scaler_, net_
+        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_features: str = "profile",
+        density: float = 0.05,
+        negative_edges: str = "drop",
+        edge_weights: str = "binary",
+        n_layers: int = 1,
+        hidden_size: int = 64,
+        n_pools: int = 1,
+        pool_ratio: float = 0.25,
+        link_weight: float = 1.0,
+        entropy_weight: float = 1.0,
+        dropout: float = 0.5,
+        scaling: str = "auto",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 5e-4,
+        batch_size: int = 32,
+        max_epochs: int = 100,
+        patience: int | None = 20,
+        validation_fraction: float = 0.15,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.node_features = node_features
+        self.density = density
+        self.negative_edges = negative_edges
+        self.edge_weights = edge_weights
+        self.n_layers = n_layers
+        self.hidden_size = hidden_size
+        self.n_pools = n_pools
+        self.pool_ratio = pool_ratio
+        self.link_weight = link_weight
+        self.entropy_weight = entropy_weight
+        self.dropout = dropout
+        self.scaling = scaling
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @classmethod
+    def search_space(cls) -> dict[str, list[Any]]:
+        """What a nested tuner may try."""
+        return {"n_layers": [1, 2], "pool_ratio": [0.1, 0.25], "learning_rate": [3e-4, 1e-3, 3e-3]}
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_number("n_pools", self.n_pools, low=1, integer=True)
+        check_number("pool_ratio", self.pool_ratio, low=0, high=1, open_low=True)
+        check_number("link_weight", self.link_weight, low=0)
+        check_number("entropy_weight", self.entropy_weight, low=0)
+
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        return DiffPool(
+            self._nodes_and_edges(n_nodes),
+            n_classes,
+            n_layers=self.n_layers,
+            hidden_size=self.hidden_size,
+            n_pools=self.n_pools,
+            pool_ratio=self.pool_ratio,
+            dropout=self.dropout,
+        )
+
+    def _build_criterion(self, weights: Tensor) -> nn.Module:
+        return DiffPoolLoss(weights, self.link_weight, self.entropy_weight)
+
+    def _class_scores(self, output: Any) -> Tensor:
+        assert isinstance(output, DiffPoolOutput)
+        return output.logits
