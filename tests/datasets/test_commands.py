@@ -31,7 +31,7 @@ def test_describe_prints_the_passport(tmp_path, study):
     assert result.output.strip() == study.describe()
     as_json = json.loads(run("describe", tmp_path / "study.npz", "--json").output)
     assert as_json == study.passport
-    assert "240 of 90 nodes" in run("describe", "planted").output
+    assert "120 of 28 nodes" in run("describe", "planted").output
 
 
 def test_convert_with_all_options(tmp_path, study):

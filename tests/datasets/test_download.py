@@ -252,7 +252,7 @@ def test_datasets_that_cannot_be_passed_on_say_how_to_obtain_them():
 @pytest.mark.parametrize("name", ["planted", "planted-orientation", "planted-null"])
 def test_planted_datasets_are_built_in_with_coordinates(name):
     data = fetch_graphs(name)
-    assert data.adjacency.shape == (240, 90, 90)
+    assert data.adjacency.shape == (120, 28, 28)
     assert data.atlas.coordinates.shape == (90, 3)
     assert data.passport["classes"] == dict(CATALOG[name].class_counts)
     assert len(data.passport["sites"]) == 3
