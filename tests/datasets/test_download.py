@@ -253,7 +253,7 @@ def test_datasets_that_cannot_be_passed_on_say_how_to_obtain_them():
 def test_planted_datasets_are_built_in_with_coordinates(name):
     data = fetch_graphs(name)
     assert data.adjacency.shape == (120, 28, 28)
-    assert data.atlas.coordinates.shape == (90, 3)
+    assert data.atlas.coordinates.shape == (28, 3)
     assert data.passport["classes"] == dict(CATALOG[name].class_counts)
     assert len(data.passport["sites"]) == 3
     assert data.digest() == fetch_graphs(name).digest()

@@ -213,3 +213,9 @@ def test_atlas_tables_agree_with_their_source(shared_data):
         with np.load(shared_data / f"coords_{name}.npz") as source:
             assert load_atlas(name).node_names == tuple(source["names"])
             np.testing.assert_allclose(load_atlas(name).coordinates, source["coordinates"], atol=0.0051)
+
+
+def test_a_node_that_only_receives_edges_has_signal():
+    graphs = np.ones((2, 4, 4))
+    graphs[0, 2, [0, 1, 3]] = 0
+    assert BrainGraphs(graphs).passport["graphs"]["n_nodes_without_signal"] == 0

@@ -93,6 +93,16 @@ def test_a_file_that_could_be_two_subjects(folder, study):
     assert_refused(folder, f"{first}_{second} could belong to", "rename the file")
 
 
+def test_numbers_that_all_file_names_share_are_no_subjects(tmp_path, study):
+    numbered = study.replace(subjects=None)
+    folder = writers.write_folder(numbered, tmp_path / "numbered", ".csv")
+    for path in sorted(folder.glob("*.csv")):
+        path.rename(folder / f"{path.stem}_atlas12.csv")
+    data = load_graphs(folder, target="diagnosis")
+    assert sorted(data.subjects.tolist()) == sorted(numbered.subjects.tolist())
+    assert not data.exclusions
+
+
 def test_target_column_that_is_not_there(folder):
     assert_refused(folder, "no column 'dx'", "participant_id, diagnosis, site, age, sex", target="dx")
 

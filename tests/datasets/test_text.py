@@ -37,6 +37,8 @@ DIALECTS = {
     "numbered rows": [f"{i + 1},{row}" for i, row in enumerate(rows(","))],
     "R": ['"Left A" "Right B" "C"', *(f'"{n}" {row}' for n, row in zip(NAMES, rows(" "), strict=True))],
     "R with commas": ['"Left A","Right B","C"', *(f'"{n}",{row}' for n, row in zip(NAMES, rows(","), strict=True))],
+    "region codes": ["2001,2002,2111", *rows(",")],
+    "region codes with index": ["2001,2002,2111", *(f"{n},{row}" for n, row in zip(NAMES, rows(","), strict=True))],
     "quoted names with delimiters": ['"a,b","c,d",e', *rows(",")],
     "matlab scientific": [" ".join(f"{value: .7e}" for value in row) for row in MATRIX],
     "windows line ends": [row + "\r" for row in rows(",")],
@@ -79,6 +81,13 @@ def test_values_come_back_exactly(tmp_path_factory, n_columns, n_rows, separator
     values, names = read_text_matrix(path)
     assert np.array_equal(values, matrix)
     assert names == (list(frame.columns) if has_header else None)
+
+
+def test_no_digit_is_lost(tmp_path):
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(50, 50)) * 10.0 ** rng.integers(-12, 12, size=(50, 50))
+    (tmp_path / "m.csv").write_text("\n".join(",".join(map(repr, row)) for row in matrix.tolist()))
+    assert np.array_equal(read_text_matrix(tmp_path / "m.csv")[0], matrix)
 
 
 def test_missing_values_are_kept_for_the_reader_to_judge(tmp_path):

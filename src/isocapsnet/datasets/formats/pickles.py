@@ -137,8 +137,6 @@ class _Builder:
         content = self.build(values)
         content = content.encode("latin-1") if isinstance(content, str) else bytes(content)
         kind = np.dtype(f"{byte_order if byte_order in ('<', '>') else '='}{code}")
-        if math.prod(shape) * kind.itemsize != len(content):
-            raise pickle.UnpicklingError("it holds an array of the wrong size")
         return np.ndarray(shape, dtype=kind, buffer=content, order="F" if order == "F" else "C")
 
 

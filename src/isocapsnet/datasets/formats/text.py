@@ -47,7 +47,7 @@ def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]
     first = _split(lines[0], delimiter)
     second = _split(lines[1], delimiter) if len(lines) > 1 else []
     header = None
-    if _is_header(first, second):
+    if _is_header(first, second, n_lines=len(lines)):
         header, lines = first, lines[1:]
     if not lines:
         raise InputError(f"{path.name} has a header but no numbers.")
@@ -77,9 +77,11 @@ def _is_numbering(cells: list[str]) -> bool:
     return cells in ([str(i) for i in range(len(cells))], [str(i + 1) for i in range(len(cells))])
 
 
-def _is_header(first: list[str], second: list[str]) -> bool:
+def _is_header(first: list[str], second: list[str], n_lines: int) -> bool:
     if len(second) == len(first) + 1:
         return True
+    if n_lines == len(first) + 1 and all(map(str.isdigit, first)) and len({*first}) == len(first):
+        return True  # region codes above a square matrix
     has_title = len(first) > 1 and (first[0].lower() in _INDEX_TITLES or not _is_number(first[0]))
     names = first[1:] if has_title else first
     return not all(map(_is_number, names)) or (len(names) > 2 and _is_numbering(names))
