@@ -8,21 +8,16 @@ import torch
 from isocapsnet.functional import PermutationCapsules, capsule, route
 from isocapsnet.functional.kernels import import_kernel, pick_routing
 
-DEVICES = [
-    pytest.param(
-        "cpu", marks=pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
-    ),
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")),
-]
+pytestmark = pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
 
 
-def draw_problem(seed, device, dtype, n_graphs, n_classes, n_templates, n, k, size):
+def draw_problem(seed, dtype, n_graphs, n_classes, n_templates, n, k, size):
     generator = torch.Generator().manual_seed(seed)
     shape = (n_graphs, n_templates, n, n)
-    value = torch.randn(shape, generator=generator, dtype=dtype).to(device).requires_grad_()
-    permutation = torch.randint(math.factorial(k), shape, generator=generator).to(device)
+    value = torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
+    permutation = torch.randint(math.factorial(k), shape, generator=generator)
     weight = torch.randn(n_classes, n_templates, n * n, k * k, size, generator=generator, dtype=dtype)
-    return value, permutation, (0.3 * weight).to(device).requires_grad_()
+    return value, permutation, (0.3 * weight).requires_grad_()
 
 
 def capsules_and_gradients(value, permutation, weight, k, iterations, padding):
@@ -31,17 +26,16 @@ def capsules_and_gradients(value, permutation, weight, k, iterations, padding):
     return capsules.detach(), *torch.autograd.grad(capsules, (value, weight), upstream.view_as(capsules))
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 8), (torch.float64, 16), (torch.float32, 16)])
-def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, device, iterations, dtype, size):
+def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, iterations, dtype, size):
     tolerance = {"atol": 1e-11, "rtol": 1e-8} if dtype == torch.float64 else {"atol": 2e-5, "rtol": 1e-4}
     generator = torch.Generator().manual_seed(iterations)
     for seed in range(40):
         b, y, c, n, k = (int(torch.randint(1, high, (), generator=generator)) for high in (36, 5, 4, 6, 7))
         n += 1  # a single window counts as shared weights, which are routed in another way
         padding = [-0.1, 0.0, -1.0, 0.5][seed % 4]
-        problem = draw_problem(seed, device, dtype, b, y, c, n, k, size)
+        problem = draw_problem(seed, dtype, b, y, c, n, k, size)
         assert pick_routing(problem[2]) is not None
         fused = capsules_and_gradients(*problem, k, iterations, padding)
         with monkeypatch.context() as patch:
@@ -51,18 +45,16 @@ def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, device, ite
             torch.testing.assert_close(mine, theirs, **tolerance)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_gradients_are_those_of_the_capsules(device, iterations):
-    value, permutation, weight = draw_problem(0, device, torch.float64, 3, 2, 1, 2, 2, 8)
+def test_gradients_are_those_of_the_capsules(iterations):
+    value, permutation, weight = draw_problem(0, torch.float64, 3, 2, 1, 2, 2, 8)
     torch.autograd.gradcheck(
         lambda v, w: route(PermutationCapsules(v, permutation, -0.1, 2), w, iterations, scale=0.5), (value, weight)
     )
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_routing_takes_non_contiguous_capsules_and_weights(device):
-    value, permutation, weight = draw_problem(1, device, torch.float64, 4, 2, 2, 3, 3, 8)
+def test_routing_takes_non_contiguous_capsules_and_weights():
+    value, permutation, weight = draw_problem(1, torch.float64, 4, 2, 2, 3, 3, 8)
     expected = capsules_and_gradients(value, permutation, weight, 3, 2, -0.1)
     strided = [
         value.detach().transpose(2, 3).contiguous().transpose(2, 3).requires_grad_(),
@@ -75,7 +67,7 @@ def test_routing_takes_non_contiguous_capsules_and_weights(device):
 
 
 def test_large_logits_neither_overflow_nor_hide_nan():
-    value, permutation, weight = draw_problem(2, "cpu", torch.float32, 3, 2, 1, 3, 3, 16)
+    value, permutation, weight = draw_problem(2, torch.float32, 3, 2, 1, 3, 3, 16)
     weight = (weight.detach() * 1e4).requires_grad_()
     for result in capsules_and_gradients(value, permutation, weight, 3, 3, -0.1):
         assert result.isfinite().all()
@@ -86,14 +78,14 @@ def test_large_logits_neither_overflow_nor_hide_nan():
 
 
 def test_capsules_that_do_not_fill_vectors_are_routed_over_stored_votes():
-    value, permutation, weight = draw_problem(3, "cpu", torch.float32, 2, 2, 1, 3, 3, 5)
+    value, permutation, weight = draw_problem(3, torch.float32, 2, 2, 1, 3, 3, 5)
     assert pick_routing(weight) is None
     assert capsules_and_gradients(value, permutation, weight, 3, 3, -0.1)[0].shape == (2, 2, 5)
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
     before = torch.get_num_threads()
-    problem = draw_problem(4, "cpu", torch.float32, 20, 2, 1, 9, 4, 16)
+    problem = draw_problem(4, torch.float32, 20, 2, 1, 9, 4, 16)
     try:
         results = []
         for n_threads in (1, 2, 3):

@@ -101,6 +101,19 @@ def test_a_correlation_just_below_the_best_wins_when_it_comes_first(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_the_winner_may_lie_between_the_first_candidate_and_the_best(device):
+    # The correlation is the diagonal entry of the node at the first place. Ties reach 27 eps below the best here, so
+    # node 0 ties with node 1, and node 1 with node 2, but not node 0 with node 2: the winner is node 1.
+    diagonal = 1 + torch.finfo(torch.float32).eps * torch.tensor([0.0, 20.0, 40.0])
+    templates = torch.diag(torch.cat([diagonal, torch.tensor([0.1, 0.0])]))[None]
+    graphs = torch.zeros(1, 5, 5)
+    graphs[0, 0, 0] = 1
+    _, expected = eager.search(graphs, templates, 1)
+    _, found = import_kernel(device).search(graphs.to(device), templates.to(device), 1)
+    assert found.item() == expected.item() == 24  # the first permutation that begins with node 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_rounding_does_not_break_true_ties(device):
     # Every permutation of a constant window ties, but rounding tells their float sums apart.
     for k in range(1, 8):

@@ -1,0 +1,197 @@
+"""The isomorphic match on a GPU: is it right, how long does it take, how much memory, how near to the roofline?
+
+``python benchmarks/gpu.py --output gpu.json`` needs torch, Triton and a CUDA device, nothing else.
+"""
+
+import argparse
+import json
+import math
+import platform
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import triton
+
+from isocapsnet.functional import isomorphic_match
+from isocapsnet.functional.kernels import cuda, eager
+from literal import literal_match
+
+N_GRAPHS, N_NODES = 64, 90
+# Milliseconds for forward and backward of 64 graphs of 90 nodes, one template.
+BARS = {4: 0.3, 5: 0.5, 6: 1.5, 7: 8.0, 8: 100.0}
+BAR_MEMORY_MB = 200
+# H200: 132 multiprocessors, 128 float32 operations per clock each, 1.98 GHz.
+PEAK_OPERATIONS = 132 * 128 * 1.98e9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--checks", type=int, default=40, help="random cases per template size")
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    result = {
+        "device": torch.cuda.get_device_name(),
+        "versions": {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()},
+        "correctness": [check(k, arguments.checks if k < 8 else 3) for k in range(1, 9)],
+        "sizes": [measure(k) for k in range(1, 9)],
+        "large": measure(4, n_nodes=400, n_templates=8),
+        "scaling": [measure(4, **change) for change in SCALING],
+    }
+    arguments.output.write_text(json.dumps(result, indent=1))
+    report(result)
+
+
+SCALING: list[dict[str, int]] = [
+    *({"n_graphs": b} for b in (16, 64, 256)),
+    *({"n_nodes": v} for v in (50, 90, 200, 400)),
+    *({"n_templates": c} for c in (1, 2, 4, 8)),
+]
+
+
+def check(k: int, n_cases: int) -> dict[str, Any]:
+    """Compare with the eager kernel in float64 on random, binary, sparse and constant graphs."""
+    generator = torch.Generator("cuda").manual_seed(k)
+    worst = worst_gradient = 0.0
+    n_windows = n_clear = n_wrong = 0
+    for case in range(n_cases):
+        v, c, stride = k + case % 7 * (2 if k < 7 else 1), 1 + case % 3, 1 + case % 2
+        graphs = torch.randn(2, v, v, generator=generator, device="cuda")
+        graphs = [graphs, (graphs > 0).float(), graphs.round(), torch.full_like(graphs, 0.3)][case % 4]
+        templates = torch.randn(c, k, k, generator=generator, device="cuda")
+        found = isomorphic_match(graphs, leaf := templates.clone().requires_grad_(), stride)
+        upstream = torch.randn(found.distance.shape, generator=generator, device="cuda")
+        (gradient,) = torch.autograd.grad(found.distance, leaf, upstream)
+        doubles = graphs.double(), templates.double()
+        distance, permutation = eager.search(*doubles, stride)
+        sizes = eager.windows_of(doubles[0], k, stride).flatten(-2).norm(dim=-1)[:, None]
+        lengths = doubles[1].flatten(1).norm(dim=1)[:, None, None]
+        worst = max(worst, ((found.distance - distance).abs() / (sizes + lengths)).max().item())
+        clear = second_best_gap(*doubles, stride) > 1e-4
+        n_windows, n_clear = n_windows + clear.numel(), n_clear + int(clear.sum())
+        n_wrong += int((found.permutation != permutation)[clear].sum())
+        _, expected = eager.backward(
+            upstream.double(), found.distance.detach().double(), found.permutation, *doubles, stride, False, True
+        )
+        assert expected is not None
+        worst_gradient = max(worst_gradient, ((gradient - expected).norm() / expected.norm().clamp_min(1e-9)).item())
+    return {
+        "kernel_size": k, "cases": n_cases, "windows": n_windows, "clear_winners": n_clear, "wrong_winners": n_wrong,
+        "worst_distance_error": worst, "worst_gradient_error": worst_gradient,
+    }  # fmt: skip
+
+
+def second_best_gap(graphs: torch.Tensor, templates: torch.Tensor, stride: int) -> torch.Tensor:
+    """(Best - second best correlation) / (‖K‖ ‖A‖) of every window: ``(n_graphs, n_templates, n, n)``."""
+    windows = eager.windows_of(graphs, templates.shape[-1], stride).flatten(-2)
+    candidates = eager.permuted_templates(templates).flatten(2)
+    if candidates.shape[1] == 1:
+        return windows.new_ones(len(graphs), len(templates), *windows.shape[1:3])
+    gaps = []
+    for i, candidate in enumerate(candidates):
+        top = (windows @ candidate.T).topk(2, dim=-1).values
+        sizes = windows.norm(dim=-1) * templates[i].norm()
+        gaps.append((top[..., 0] - top[..., 1]) / sizes.clamp_min(1e-300))
+    return torch.stack(gaps, dim=1)
+
+
+def measure(k: int, n_graphs: int = N_GRAPHS, n_nodes: int = N_NODES, n_templates: int = 1) -> dict[str, Any]:
+    """Milliseconds and MB of forward and backward: fused, eager, and literal where it fits."""
+    graphs = torch.randn(n_graphs, n_nodes, n_nodes, device="cuda")
+    templates = torch.randn(n_templates, k, k, device="cuda", requires_grad=True)
+    n_windows = n_graphs * (n_nodes - k + 1) ** 2
+    literal_gb = n_windows * math.factorial(k) * k * k * 4 / 1e9
+
+    def run(match: Callable[..., Any] = isomorphic_match) -> None:
+        templates.grad = None
+        match(graphs, templates).distance.sum().backward()
+
+    def run_eager() -> None:
+        with mock.patch("isocapsnet.functional.isomorphic.pick_kernel", return_value=eager):
+            run()
+
+    kernels = {"fused": timed(run), "replayed": timed(captured(run))}
+    default = (n_graphs, n_nodes, n_templates) == (N_GRAPHS, N_NODES, 1)
+    if default and k < 8:
+        kernels["eager"] = timed(run_eager, repeats=5)
+    if default and literal_gb < 30:
+        kernels["literal"] = timed(lambda: run(literal_match), repeats=5)
+    seconds = kernels["replayed"]["milliseconds"] / 1e3
+    executed = n_windows * n_templates * operations(k)
+    literal = n_windows * n_templates * math.factorial(k) * k * k
+    return {
+        "kernel_size": k, "n_graphs": n_graphs, "n_nodes": n_nodes, "n_templates": n_templates, **kernels,
+        "roofline_fraction": executed / seconds / PEAK_OPERATIONS,
+        "literal_roofline_fraction": literal / seconds / PEAK_OPERATIONS,
+    }  # fmt: skip
+
+
+def operations(k: int) -> int:
+    """Float32 operations of the search per window and template: those that ``cuda._leaves`` and the scan write out."""
+    prefix = max(k, 4) - 4
+    leaves = prefix**2 + 16 * (1 + 2 * prefix) + 2 * 36 + 4 * (1 + 18 + 6 * 6)
+    return max(1, math.factorial(k) // 24) * (leaves + 4 * 24)
+
+
+def captured(run: Callable[[], None]) -> Callable[[], None]:
+    """The same work as one CUDA graph: what it takes without Python."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def timed(run: Callable[[], None], repeats: int = 50) -> dict[str, float]:
+    """Median milliseconds between CUDA events, and the allocator's peak beyond what was held before."""
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    times = []
+    for _ in range(repeats):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        stop.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(stop))
+    return {
+        "milliseconds": statistics.median(times),
+        "extra_mb": (torch.cuda.max_memory_allocated() - before) / 1024**2,
+    }
+
+
+def report(result: dict[str, Any]) -> None:
+    """Bars first, then everything else."""
+    for row in result["sizes"]:
+        k, fused = row["kernel_size"], row["fused"]
+        bar = BARS.get(k)
+        verdict = "" if bar is None else f"bar {bar} ms {'met' if fused['milliseconds'] <= bar else 'MISSED'}, "
+        verdict += f"{'under' if fused['extra_mb'] <= BAR_MEMORY_MB else 'OVER'} {BAR_MEMORY_MB} MB"
+        others = {name: round(row[name]["milliseconds"], 3) for name in ("eager", "literal") if name in row}
+        print(
+            f"k={k}: {fused['milliseconds']:.3f} ms ({row['replayed']['milliseconds']:.3f} replayed), "
+            f"{fused['extra_mb']:.0f} MB; {verdict}; roofline {row['roofline_fraction']:.2f} "
+            f"(literal {row['literal_roofline_fraction']:.2f}); {others}"
+        )
+    large = result["large"]["fused"]
+    print(f"V=400, k=4, c=8: {large['milliseconds']:.2f} ms (bar 25), {large['extra_mb']:.0f} MB")
+    for row in result["correctness"]:
+        print(row)
+    for row in result["scaling"]:
+        print({key: row[key] for key in ("n_graphs", "n_nodes", "n_templates")}, row["replayed"])
+
+
+if __name__ == "__main__":
+    assert cuda is not None
+    main()

@@ -1,0 +1,390 @@
+"""The isomorphic match on a GPU, fused, in Triton: one window per thread, everything in registers, float32 throughout.
+
+As on the CPU, permutations that begin alike share what they have in common. For every prefix of k - 4 nodes the
+template arrives with its nodes in the order "prefix, then the four free nodes"; the 24 permutations below it then
+differ in the last four places only and are evaluated together, in about a dozen operations each instead of k².
+"""
+
+# Triton compiles a subset of Python without types, in which tuples grow by addition only.
+# mypy: disallow-untyped-defs=False, disable-error-code="assignment"
+# ruff: noqa: RUF005, RET505
+
+from functools import lru_cache
+from math import factorial
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from isocapsnet.functional.kernels.eager import TIE_TOLERANCE, permutation_table
+
+_FREE = 4
+_LEAVES = 24
+_BLOCK = 128
+# Template gradients are summed in this many parts, added up in order: the same result on every run.
+_PARTS = 1024
+
+
+@lru_cache(maxsize=32)
+def _prefixed_entries(kernel_size: int, device: torch.device) -> Tensor:
+    """Entries of a template, its nodes in the order of each prefix: int64 ``(n_prefixes * max(k, 4)²,)``."""
+    size = max(kernel_size, _FREE)
+    order = permutation_table(kernel_size)[::_LEAVES] if kernel_size >= _FREE else torch.arange(size)[None]
+    return (order[:, :, None] * size + order[:, None, :]).flatten().to(device)
+
+
+@lru_cache(maxsize=32)
+def _orders(kernel_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The node at each place and the place of each node, for every permutation: both uint8 ``(k!, k)``."""
+    table = permutation_table(kernel_size)
+    return table.to(device, torch.uint8), table.argsort(dim=1).to(device, torch.uint8)
+
+
+def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Distance and winning permutation of Eq. 1, both ``(n_graphs, n_templates, n, n)``."""
+    n_templates, k, _ = templates.shape
+    graphs, templates = graphs.detach().contiguous(), templates.detach().contiguous()
+    n_graphs, n_nodes, _ = graphs.shape
+    n = (n_nodes - k) // stride + 1
+    padding = max(0, _FREE - k)
+    padded = torch.nn.functional.pad(templates, [padding, 0] * 2) if padding else templates
+    prefixed = padded.flatten(1)[:, _prefixed_entries(k, graphs.device)]
+    distance = graphs.new_empty(n_graphs, n_templates, n, n)
+    permutation = torch.empty(distance.shape, dtype=torch.int64, device=graphs.device)
+    nodes, _ = _orders(k, graphs.device)
+    with torch.cuda.device_of(graphs):
+        _search_kernel[(triton.cdiv(n_graphs * n * n, _BLOCK), n_templates)](
+            graphs,
+            templates,
+            prefixed,
+            nodes,
+            distance,
+            permutation,
+            n_graphs * n * n,
+            n_nodes,
+            n,
+            stride,
+            max(1, factorial(k) // _LEAVES),
+            TIE_TOLERANCE * torch.finfo(graphs.dtype).eps,
+            K=k,
+            PADDING=padding,
+            BLOCK=_BLOCK,
+        )
+    return distance, permutation
+
+
+def backward(
+    grad_distance: Tensor,
+    distance: Tensor,
+    permutation: Tensor,
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int,
+    needs_graphs: bool,
+    needs_templates: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients through the winning permutation alone, for graphs and for templates."""
+    n_templates, k, _ = templates.shape
+    graphs, templates = graphs.detach().contiguous(), templates.detach().contiguous()
+    nodes, places = _orders(k, graphs.device)
+    n_nodes, n = graphs.shape[1], distance.shape[2]
+    shared = (grad_distance.contiguous(), distance, permutation, graphs, templates)
+    grad_graphs = grad_templates = None
+    with torch.cuda.device_of(graphs):
+        if needs_graphs:
+            grad_graphs = torch.empty_like(graphs)
+            _graph_gradient_kernel[(triton.cdiv(graphs.numel(), _BLOCK),)](
+                *shared, nodes, grad_graphs, graphs.numel(), n_templates, n_nodes, n, stride, K=k, BLOCK=_BLOCK
+            )
+        if needs_templates:
+            entries = triton.next_power_of_2(k * k)
+            parts = torch.empty(n_templates, _PARTS, k * k, dtype=torch.float64, device=graphs.device)
+            _template_gradient_kernel[(_PARTS, n_templates)](
+                *shared, places, parts, len(graphs) * n * n, n_nodes, n, stride, K=k, ENTRIES=entries,
+                BLOCK=max(1, 2048 // entries),
+            )  # fmt: skip
+            grad_templates = parts.sum(dim=1).view(templates.shape).to(templates.dtype)
+    return grad_graphs, grad_templates
+
+
+@triton.jit
+def _locate(window, n, n_nodes, stride):
+    """Of a window counted over the batch: its graph, its number in the graph, and where its first entry is."""
+    graph = window // (n * n)
+    number = window % (n * n)
+    corner = graph.to(tl.int64) * n_nodes * n_nodes + (number // n) * stride * n_nodes + (number % n) * stride
+    return graph, number, corner
+
+
+@triton.jit
+def _pair(permuted, entries, SIZE: tl.constexpr, X: tl.constexpr, Y: tl.constexpr, P: tl.constexpr, Q: tl.constexpr):
+    """What nodes X and Y add together at places P and Q."""
+    there = tl.load(permuted + X * SIZE + Y) * entries[P * SIZE + Q]
+    return there + tl.load(permuted + Y * SIZE + X) * entries[Q * SIZE + P]
+
+
+@triton.jit
+def _alone(permuted, entries, SIZE: tl.constexpr, PADDING: tl.constexpr, NODE: tl.constexpr, PLACE: tl.constexpr):
+    """What free node NODE adds at place PLACE, with the nodes of the prefix where they are."""
+    if (NODE < PADDING or PLACE < PADDING) and NODE != PLACE:
+        return tl.full(entries[0].shape, float("-inf"), entries[0].dtype)  # a padding node stays in place
+    gain = tl.load(permuted + NODE * SIZE + NODE) * entries[PLACE * SIZE + PLACE]
+    for i in tl.static_range(SIZE - 4):
+        gain += _pair(permuted, entries, SIZE, i, NODE, i, PLACE)
+    return gain
+
+
+@triton.jit
+def _leaf(start, gains, pairs, X: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
+    """The permutation that puts free node X first, then number A, number B and the last of the other three."""
+    C: tl.constexpr = 3 - A - B
+    U: tl.constexpr = A + (A >= X)
+    V: tl.constexpr = B + (B >= X)
+    W: tl.constexpr = C + (C >= X)
+    head = (start + gains[A]) + (pairs[4 * U + V] + pairs[16 + 4 * U + W])
+    return head + ((gains[3 + B] + gains[6 + C]) + pairs[32 + 4 * V + W])
+
+
+@triton.jit
+def _six(permuted, entries, total, alone, pairs, SIZE: tl.constexpr, X: tl.constexpr):
+    """The six permutations that put free node X first."""
+    F: tl.constexpr = SIZE - 4
+    start = total + alone[X]
+    gains = ()
+    for r in tl.static_range(1, 4):
+        for i in tl.static_range(3):
+            gain = alone[4 * r + i + (i >= X)] + _pair(permuted, entries, SIZE, F + X, F + i + (i >= X), F, F + r)
+            gains = gains + (gain,)
+    return (
+        _leaf(start, gains, pairs, X, 0, 1),
+        _leaf(start, gains, pairs, X, 0, 2),
+        _leaf(start, gains, pairs, X, 1, 0),
+        _leaf(start, gains, pairs, X, 1, 2),
+        _leaf(start, gains, pairs, X, 2, 0),
+        _leaf(start, gains, pairs, X, 2, 1),
+    )
+
+
+@triton.jit
+def _leaves(permuted, entries, SIZE: tl.constexpr, PADDING: tl.constexpr):
+    """Correlations of the 24 permutations below a prefix, in table order.
+
+    ``permuted`` points to the template in the order of the prefix; ``entries`` are those of the windows. The free
+    nodes and places are those from F on.
+    """
+    F: tl.constexpr = SIZE - 4
+    total = tl.zeros_like(entries[0])
+    for i in tl.static_range(F):
+        for j in tl.static_range(F):
+            total += tl.load(permuted + i * SIZE + j) * entries[i * SIZE + j]
+    alone = ()  # [4 r + y]: node y at place r
+    for r in tl.static_range(4):
+        for y in tl.static_range(4):
+            alone = alone + (_alone(permuted, entries, SIZE, PADDING, F + y, F + r),)
+    pairs = ()  # [16 s + 4 y + z]: nodes y and z at the last three places, taken two by two
+    for s in tl.static_range(3):
+        for y in tl.static_range(4):
+            for z in tl.static_range(4):
+                pairs = pairs + (_pair(permuted, entries, SIZE, F + y, F + z, F + 1 + s // 2, F + 2 + (s + 1) // 2),)
+    leaves = ()
+    for x in tl.static_range(4):
+        leaves = leaves + _six(permuted, entries, total, alone, pairs, SIZE, x)
+    return leaves
+
+
+@triton.jit
+def _sqrt(x):
+    """The square root, rounded to nearest; Triton has it under two names."""
+    if x.dtype == tl.float64:
+        return tl.sqrt(x)
+    else:
+        return tl.sqrt_rn(x)
+
+
+@triton.jit
+def _entry(graphs, corner, n_nodes, nothing, SIZE: tl.constexpr, PADDING: tl.constexpr, ENTRY: tl.constexpr):
+    """One entry of the windows, which lie behind their padding."""
+    A: tl.constexpr = ENTRY // SIZE - PADDING
+    B: tl.constexpr = ENTRY % SIZE - PADDING
+    if A < 0 or B < 0:
+        return nothing
+    else:
+        return tl.load(graphs + corner + A * n_nodes + B)
+
+
+@triton.jit
+def _search_kernel(
+    graphs,
+    templates,
+    prefixed,
+    nodes,
+    distance,
+    permutation,
+    n_total,
+    n_nodes,
+    n,
+    stride,
+    n_prefixes,
+    tolerance,
+    K: tl.constexpr,
+    PADDING: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Winner and distance of BLOCK windows for one template.
+
+    The floor under the ties rises with the best correlation seen so far. The first permutation above the old floor
+    stays the first as long as it is above the new one; when it no longer is, the first is in the 24 that raised the
+    floor, unless something between the two was above the new floor already: then the windows are searched again.
+    """
+    SIZE: tl.constexpr = K + PADDING
+    template = tl.program_id(1)
+    window = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = window < n_total
+    graph, number, corner = _locate(tl.minimum(window, n_total - 1), n, n_nodes, stride)
+    templates += template * K * K
+    prefixed += template * n_prefixes * SIZE * SIZE
+    nothing = tl.zeros([BLOCK], dtype=graphs.dtype.element_ty)
+
+    entries = ()
+    squared = nothing
+    for i in tl.static_range(SIZE * SIZE):
+        entry = _entry(graphs, corner, n_nodes, nothing, SIZE, PADDING, i)
+        entries = entries + (entry,)
+        squared += entry * entry
+    template_squared = 0.0
+    for i in tl.static_range(K * K):
+        weight = tl.load(templates + i)
+        template_squared += weight * weight
+    slack = tolerance * tl.sqrt(template_squared) * tl.sqrt(squared)
+
+    best = tl.full([BLOCK], float("-inf"), nothing.dtype)
+    chosen_value = best
+    chosen = tl.zeros([BLOCK], dtype=tl.int32)
+    unsure = chosen
+    for prefix in range(n_prefixes):
+        leaves = _leaves(prefixed + prefix * SIZE * SIZE, entries, SIZE, PADDING)
+        peak = best
+        for i in tl.static_range(24):
+            peak = tl.maximum(peak, leaves[i])
+        floor = peak - slack
+        value = chosen_value
+        found = chosen
+        for i in tl.static_range(23, -1, -1):
+            reaches = leaves[i] >= floor
+            value = tl.where(reaches, leaves[i], value)
+            found = tl.where(reaches, prefix * 24 + i, found)
+        fallen = chosen_value < floor
+        unsure = tl.where(fallen & (best >= floor), 1, unsure)
+        chosen = tl.where(fallen, found, chosen)
+        chosen_value = tl.where(fallen, value, chosen_value)
+        best = peak
+
+    if tl.max(unsure, axis=0) > 0:
+        chosen = tl.full([BLOCK], 2147483647, dtype=tl.int32)
+        floor = best - slack
+        for prefix in range(n_prefixes):
+            leaves = _leaves(prefixed + prefix * SIZE * SIZE, entries, SIZE, PADDING)
+            for i in tl.static_range(24):
+                chosen = tl.where(leaves[i] >= floor, tl.minimum(chosen, prefix * 24 + i), chosen)
+        chosen = tl.where(chosen == 2147483647, 0, chosen)
+
+    squared = nothing
+    for a in tl.static_range(K):
+        x = tl.load(nodes + chosen * K + a).to(tl.int32)
+        for b in tl.static_range(K):
+            y = tl.load(nodes + chosen * K + b).to(tl.int32)
+            difference = tl.load(templates + x * K + y) - entries[(a + PADDING) * SIZE + b + PADDING]
+            squared += difference * difference
+    target = (graph.to(tl.int64) * tl.num_programs(1) + template) * n * n + number
+    tl.store(distance + target, _sqrt(squared), mask=inside)
+    tl.store(permutation + target, chosen.to(tl.int64), mask=inside)
+
+
+@triton.jit
+def _slope(grad_distance, distance, target, mask):
+    """grad / distance; at a perfect match, the zero sub-gradient."""
+    length = tl.load(distance + target, mask=mask, other=0.0)
+    grad = tl.load(grad_distance + target, mask=mask, other=0.0)
+    return tl.where(length > 0, grad / tl.where(length > 0, length, 1.0), 0.0)
+
+
+@triton.jit
+def _template_gradient_kernel(
+    grad_distance,
+    distance,
+    permutation,
+    graphs,
+    templates,
+    places,
+    parts,
+    n_total,
+    n_nodes,
+    n,
+    stride,
+    K: tl.constexpr,
+    ENTRIES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One part of one template's gradient: Σ slope · (K - PᵀAP) over every ``n_parts``-th block of windows."""
+    template = tl.program_id(1)
+    entry = tl.arange(0, ENTRIES)
+    real = entry < K * K
+    x, y = entry // K, entry % K
+    weight = tl.load(templates + template * K * K + entry, mask=real, other=0.0)
+    total = tl.zeros([BLOCK, ENTRIES], dtype=weight.dtype)
+    for start in range(tl.program_id(0) * BLOCK, n_total, tl.num_programs(0) * BLOCK):
+        window = start + tl.arange(0, BLOCK)
+        inside = window < n_total
+        graph, number, corner = _locate(window, n, n_nodes, stride)
+        target = (graph.to(tl.int64) * tl.num_programs(1) + template) * n * n + number
+        slope = _slope(grad_distance, distance, target, inside)
+        order = tl.load(permutation + target, mask=inside, other=0) * K
+        both = inside[:, None] & real[None, :]
+        row = tl.load(places + order[:, None] + x[None, :], mask=both, other=0).to(tl.int64)
+        column = tl.load(places + order[:, None] + y[None, :], mask=both, other=0).to(tl.int64)
+        matched = tl.load(graphs + corner[:, None] + row * n_nodes + column, mask=both, other=0.0)
+        total += slope[:, None] * (weight[None, :] - matched)
+    part = parts + (template * tl.num_programs(0) + tl.program_id(0)) * K * K
+    tl.store(part + entry, tl.sum(total.to(tl.float64), axis=0), mask=real)
+
+
+@triton.jit
+def _graph_gradient_kernel(
+    grad_distance,
+    distance,
+    permutation,
+    graphs,
+    templates,
+    nodes,
+    grad_graphs,
+    n_entries,
+    n_templates,
+    n_nodes,
+    n,
+    stride,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """BLOCK entries of the graphs' gradient; each sums over the windows that contain it."""
+    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = entry < n_entries
+    value = tl.load(graphs + entry, mask=inside, other=0.0)
+    graph = entry // (n_nodes * n_nodes)
+    row, column = entry // n_nodes % n_nodes, entry % n_nodes
+    total = tl.zeros_like(value)
+    for template in range(n_templates):
+        for a in tl.static_range(K):
+            s = (row - a) // stride
+            for b in tl.static_range(K):
+                t = (column - b) // stride
+                mask = inside & (row >= a) & (column >= b) & ((row - a) % stride == 0) & ((column - b) % stride == 0)
+                mask = mask & (s < n) & (t < n)
+                target = (graph.to(tl.int64) * n_templates + template) * n * n + s * n + t
+                slope = _slope(grad_distance, distance, target, mask)
+                order = tl.load(permutation + target, mask=mask, other=0) * K
+                x = tl.load(nodes + order + a, mask=mask, other=0).to(tl.int32)
+                y = tl.load(nodes + order + b, mask=mask, other=0).to(tl.int32)
+                weight = tl.load(templates + (template * K + x) * K + y, mask=mask, other=0.0)
+                total -= slope * (weight - value)
+    tl.store(grad_graphs + entry, total, mask=inside)
