@@ -12,7 +12,6 @@ from isocapsnet.benchmark.output import write_results
 from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.explain.artifacts import save_explanation
-from isocapsnet.explain.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
 from isocapsnet.explain.explanation import Explanation, Templates
 
 CLASSES = ("control", "case")
@@ -146,8 +145,8 @@ def make_explanation(data: BrainGraphs, job: Job) -> Explanation:
     windows[0, 20, 20] = 0.8
     evidence = rng.normal(0, 0.3, (len(test), 1, 2))
     evidence[:, 0, 0] += codes
-    regions = rng.normal(0, 1e-3, (len(test), 1, 2, 90))
-    regions[:, 0, 0, 20:24] += codes[:, None] * np.array([1.0, 0.9, 0.8, 0.7])
+    regions = rng.normal(0, 0.02, (len(test), 1, 2, 90))
+    regions[:, 0, 0, 20:24] += rng.normal(1, 0.6, (len(test), 1)) * codes[:, None] * np.array([1.0, 0.9, 0.8, 0.7])
     scores = np.full((2, 2, n_windows, n_windows), 0.2, np.float32)
     scores[1, 0, 20, 20] = 0.9
     orientation = np.zeros((2, 2, n_windows, n_windows), np.int32)
@@ -182,42 +181,3 @@ def make_explanation(data: BrainGraphs, job: Job) -> Explanation:
             orientation_share=np.full((2, 2, n_windows, n_windows), 0.8, np.float32),
         ),
     )
-
-
-def make_card(place: int, *, verdict: str = "stable") -> dict[str, Any]:
-    """A template that lies on nodes 20 to 23, turned by two nodes in class 1."""
-    rng = np.random.default_rng(place)
-    first = 20 + 24 * place
-    effect = Effect(0.9, 0.5, 1.3)
-    windows = [
-        Window(
-            row=first,
-            column=first + shift,
-            share=0.2 / (1 + shift),
-            effect=effect,
-            scores=[0.2, 0.6],
-            favours=1,
-            orientations=[Orientation([0, 1, 2, 3], 0.7), Orientation([2, 3, 0, 1], 0.9)],
-        )
-        for shift in (0, 1, 12)
-    ]
-    regions = [Region(first + i, 0.1 / (1 + i), effect, 6 - i // 2, int(i < 6)) for i in range(8)]
-    card = EvidenceCard(
-        template=place,
-        matrix=np.round(rng.normal(size=(4, 4)), 3).tolist(),
-        matrix_deviation=np.full((4, 4), 0.1).tolist(),
-        n_fits=6,
-        n_left_out=0,
-        n_separating=6,
-        p_value=0.003,
-        separation=0.4,
-        effect=effect,
-        places=Agreement(0.8, 0.2, 0.001),
-        shape=Agreement(0.3, 0.5, 0.4),
-        windows=windows,
-        regions=regions,
-        region_shares=np.zeros(90).tolist(),
-        verdict=verdict,
-        sentence=f"{verdict.capitalize()}: it separates the classes of unseen graphs in 6 of 6 fits (p = 0.003).",
-    )
-    return card.to_json()

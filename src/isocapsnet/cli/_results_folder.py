@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.jobs import method_label
+from isocapsnet.benchmark.jobs import Job, method_label
 from isocapsnet.benchmark.output import results_json
 from isocapsnet.benchmark.results import group_records, tabulate
 from isocapsnet.benchmark.store import Store
@@ -21,6 +22,8 @@ from isocapsnet.report.content import Content, Fit, Method, Sweep
 Record = Mapping[str, Any]
 
 _RECORD_PARTS = {"key", "job", "classes", "n_train", "test", "labels", "probabilities", "seconds"}
+_ERROR_PARTS = {"key", "job", "reason"}
+_JOB_PARTS = {field.name for field in fields(Job)}
 _SWEEP_VALUES = 3
 _SWEEP_METRICS = ("roc_auc", "accuracy", "weighted_f1")
 
@@ -40,7 +43,12 @@ def read_results(folder: Path, *, created: str = "") -> Content:
     subjects = () if data is None else data.subjects.tolist()
     methods = [
         add_explanations(_read_method(folder, row, by_key, errors, notes), folder, by_key, subjects, notes)
-        for row in results["methods"]
+        for row in sorted(results["methods"], key=lambda row: -(row["metrics"]["roc_auc"]["mean"] or 0.0))
+    ]
+    notes += [
+        f"{method.label} has no explanation in the folder, so there is no evidence card; run the benchmark again."
+        for method in methods
+        if method.attribution is None and any(fit.templates is not None for fit in method.fits)
     ]
     passport = results["passport"]
     atlas = None if data is None else data.atlas
@@ -98,23 +106,21 @@ def _read_saved(folder: Path, notes: list[str]) -> dict[str, Any]:
 
 def _read_group(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> tuple[list[Record], list[Record]]:
     """Records and errors of one study."""
-    paths = [path for kind in ("records", "errors") for path in folder.glob(f"{kind}/??/*")]
-    damaged = [path for path in paths if not isinstance(_read_json(path), dict)]
     store = Store(folder)
-    try:
-        found = {record["key"]: record for record in store.records()}
-        failed = [error for error in store.errors() if error["key"] not in found and "reason" in error]
-        complete = [record for record in found.values() if record.keys() >= _RECORD_PARTS]
-        records, errors = group_records(complete), group_records(failed)
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{folder}/records holds a file that is no record ({error}); it may be of another version of isocapsnet."
-        ) from error
+    found, failed = list(store.records()), list(store.errors())
+    complete = {record["key"]: record for record in found if _has_parts(record, _RECORD_PARTS)}
+    incomplete = [error for error in failed if not _has_parts(error, _ERROR_PARTS)]
+    paths = [path for kind in ("records", "errors") for path in folder.glob(f"{kind}/??/*")]
+    unreadable = [path for path in paths if not isinstance(content := _read_json(path), dict) or "key" not in content]
+    records = group_records(complete.values())
+    errors = group_records(error for error in failed if error not in incomplete and error["key"] not in complete)
     if not records and not errors:
         raise InputError(f"There are no results in {folder}; run `isocapsnet benchmark --out {folder}` first.")
-    n_damaged = len(damaged) + len(found) - len(complete)
+    n_damaged = len(unreadable) + len(found) - len(complete) + len(incomplete)
     if n_damaged:
-        notes.append(f"{n_damaged} files of the folder are damaged or incomplete and were passed over.")
+        notes.append(
+            f"{n_damaged} files of the folder are damaged, incomplete or of another version and were passed over."
+        )
     groups = sorted(
         dict.fromkeys([*records, *errors]), key=lambda group: (_matches(group, saved), len(records.get(group, ())))
     )
@@ -124,6 +130,11 @@ def _read_group(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> tup
             "them. `isocapsnet compare` shows all."
         )
     return list(records.get(groups[-1], ())), list(errors.get(groups[-1], ()))
+
+
+def _has_parts(item: Record, parts: set[str]) -> bool:
+    """Whether a record or error has all that is needed of it, and of its job."""
+    return item.keys() >= parts and isinstance(item["job"], dict) and item["job"].keys() >= _JOB_PARTS
 
 
 def _matches(group: str, saved: Mapping[str, Any]) -> bool:

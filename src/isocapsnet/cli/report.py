@@ -30,10 +30,11 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
 
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; name the folder that `isocapsnet benchmark --out` wrote.")
-    page, illustrations = render(read_results(folder, created=date.today().isoformat()))
     target = out or folder / "report.html"
     try:
+        # Before the work, so that nobody waits for a page that has no place.
         target.parent.mkdir(parents=True, exist_ok=True)
+        page, illustrations = render(read_results(folder, created=date.today().isoformat()))
         target.write_text(page, encoding="utf-8")
         if figures is not None:
             for illustration in illustrations:

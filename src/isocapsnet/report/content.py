@@ -180,7 +180,7 @@ class Content:
         The data's passport as lines.
     classes : sequence of str
     methods : sequence of Method
-        In the order of the page.
+        In the order of the page: the highest mean ROC AUC first.
     node_names : sequence of str (n_nodes,)
     coordinates : array (n_nodes, 3) or None
         MNI millimetres.

@@ -12,6 +12,7 @@ from isocapsnet.report.content import Attribution
 _WINDOWS = 3
 _STRONGEST_EDGES = 30
 _NAMED_NODES = 6
+_NAMED_WEIGHT = 0.15
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class Scene:
 
     @property
     def top(self) -> list[int]:
-        """The nodes to name, the heaviest first."""
-        return [int(node) for node in np.argsort(-self.nodes)[:_NAMED_NODES] if self.nodes[node] > 0]
+        """The nodes to name, the heaviest first; those that weigh little are not worth a name."""
+        order = np.argsort(-self.nodes)[:_NAMED_NODES]
+        return [int(node) for node in order if self.nodes[node] > _NAMED_WEIGHT * self.nodes[order[0]]]
 
 
 def card_scene(card: Mapping[str, Any], n_nodes: int, title: str) -> Scene:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Illustration:
-    """A figure, its file name, its caption and its text alternative."""
+    """A figure, its file name, its caption and its text alternative; a picture has too many parts for SVG."""
 
     name: str
     figure: "Figure"
     caption: str
     alt: str
+    is_picture: bool = False
 
 
 def comparison(content: Content, metric: str = "roc_auc") -> Illustration:
@@ -49,16 +50,18 @@ def comparison(content: Content, metric: str = "roc_auc") -> Illustration:
 
 def folds(content: Content) -> Illustration:
     """One dot per fold."""
-    methods = by_area(content)
-    scores = [np.array([_float(fold["roc_auc"]) for fold in method.row["folds"]]) for method in methods]
-    figure = figures.plot_folds([method.label for method in methods], scores)
+    scores = [np.array([_float(fold["roc_auc"]) for fold in method.row["folds"]]) for method in content.methods]
+    figure = figures.plot_folds([method.label for method in content.methods], scores)
     ranges = [
         f"{method.label} {number(np.nanmin(values))} to {number(np.nanmax(values))}"
-        for method, values in zip(methods, scores, strict=True)
+        for method, values in zip(content.methods, scores, strict=True)
         if np.isfinite(values).any()
     ]
     return Illustration(
-        "folds", figure, "ROC AUC in each test fold.", f"ROC AUC of single test folds: {'; '.join(ranges)}."
+        "folds",
+        figure,
+        "ROC AUC in each test fold; bars are means.",
+        f"ROC AUC of single test folds: {'; '.join(ranges)}.",
     )
 
 
@@ -167,6 +170,7 @@ def on_brain(content: Content, scene: Scene, *, name: str) -> Illustration | Non
         f"{scene.title} on the brain. Dots: regions, by their weight{colour}. Lines: positive edges orange, negative "
         "ones blue.",
         f"Glass brain of {scene.title}; main regions {top or 'none'}.",
+        is_picture=True,
     )
 
 
@@ -180,12 +184,8 @@ def reconstruction(content: Content, found: Reconstructions) -> Illustration:
         "One test subject of each class: its graph (the strongest edges of at least 0.05 of the largest), its matrix, "
         "and what the decoder makes of its capsules.",
         f"Input and reconstruction of {' and '.join(names)} by {found.method}.",
+        is_picture=True,
     )
-
-
-def by_area(content: Content) -> list[Method]:
-    """Methods, the highest mean ROC AUC first."""
-    return sorted(content.methods, key=lambda method: -np.nan_to_num(_area(method), nan=-1.0))
 
 
 def as_row(values: Mapping[str, float | None]) -> list[float]:
@@ -196,10 +196,6 @@ def as_row(values: Mapping[str, float | None]) -> list[float]:
 def as_slug(text: str) -> str:
     """Letters, digits and dashes only, for ids and file names."""
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
-
-
-def _area(method: Method) -> float:
-    return _float(method.row["metrics"]["roc_auc"]["mean"])
 
 
 def _float(value: float | None) -> float:

@@ -47,11 +47,13 @@ def p_value(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``0.42 s``, ``12 s``, ``3.1 min``, ``2.0 h``."""
+    """``40 ms``, ``4.2 s``, ``12 s``, ``3.1 min``, ``2.0 h``."""
     if seconds is None or math.isnan(seconds):
         return _MISSING
+    if seconds < 0.95:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
@@ -103,7 +105,9 @@ def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
         return f"Not shown: {who[0].lower() + who[1:]} distinguishable from chance on these data."
     if len(above) == 1:
         return f"Yes: {above[0]} is above chance."
-    which = f"{len(above)} of {len(rows)} methods" if len(above) < len(rows) else f"all {len(rows)} methods"
+    which = f"{len(above)} of {len(rows)} methods"
+    if len(above) == len(rows):
+        which = "both methods" if len(rows) == 2 else f"all {len(rows)} methods"
     return f"Yes: {which}{f' ({listing(above)})' if len(above) <= 4 else ''} are above chance."
 
 

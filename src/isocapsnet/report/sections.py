@@ -37,7 +37,9 @@ class Album:
     def add(self, illustration: gallery.Illustration) -> Drawn:
         """The illustration for the page."""
         self.illustrations.append(illustration)
-        image = embed(illustration.figure, name=illustration.name, alt=illustration.alt)
+        image = embed(
+            illustration.figure, name=illustration.name, alt=illustration.alt, as_picture=illustration.is_picture
+        )
         return Drawn(illustration.name, image, illustration.caption)
 
 
@@ -69,9 +71,9 @@ class CardPart:
 
 
 def list_methods(content: Content, album: Album) -> list[MethodPart]:
-    """The sections of all methods, the highest mean ROC AUC first."""
+    """The sections of all methods."""
     parts = []
-    for method in gallery.by_area(content):
+    for method in content.methods:
         slug = gallery.as_slug(method.label)
         drawn = [album.add(illustration) for illustration in gallery.of_method(method, content.classes)]
         first = next((fit.templates for fit in method.fits if fit.templates is not None), None)

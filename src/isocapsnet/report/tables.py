@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
-from isocapsnet.report import gallery
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import Scene
 from isocapsnet.report.prose import METRIC_NAMES, describe_method, duration, effect, interval, number, p_value
@@ -44,7 +44,7 @@ class Table:
 
 
 def results_table(content: Content) -> Table:
-    """The comparison, the highest mean ROC AUC first."""
+    """The comparison."""
     metrics = ("accuracy", "balanced_accuracy", "weighted_f1")
     columns = [
         Column("method"),
@@ -55,11 +55,11 @@ def results_table(content: Content) -> Table:
         Column("time per fold", numeric=True),
     ]
     rows = []
-    for method in gallery.by_area(content):
+    for method in content.methods:
         row, area = method.row, method.row["metrics"]["roc_auc"]
         rows.append(
             [
-                Cell(method.label + (" ★" if row["is_best"] else "")),
+                Cell(_breakable(method.label) + (" ★" if row["is_best"] else "")),
                 Cell(row["verdict"]),
                 Cell(interval(area), _sortable(area["mean"])),
                 Cell(p_value(row["p_chance"]), _sortable(row["p_chance"])),
@@ -83,8 +83,8 @@ def pairs_table(content: Content) -> Table:
     ]
     rows = [
         [
-            Cell(pair["first"]),
-            Cell(pair["second"]),
+            Cell(_breakable(pair["first"])),
+            Cell(_breakable(pair["second"])),
             Cell(interval(pair["difference"]), _sortable(pair["difference"]["mean"])),
             Cell(p_value(pair["p_adjusted"]), _sortable(pair["p_adjusted"])),
         ]
@@ -97,7 +97,7 @@ def audit_table(content: Content) -> Table:
     """The node-order audit in words."""
     rows = [
         [
-            Cell(method.label),
+            Cell(_breakable(method.label)),
             Cell(interval(audit["difference"]), _sortable(audit["difference"]["mean"])),
             Cell(p_value(audit["p_value"]), _sortable(audit["p_value"])),
             Cell(audit["verdict"]),
@@ -122,7 +122,7 @@ def tuning_table(content: Content) -> Table:
         chosen = "; ".join(f"{name} ({count} of {len(method.fits)})" for name, count in method.chosen)
         rows.append(
             [
-                Cell(method.label),
+                Cell(_breakable(method.label)),
                 Cell(describe_method(method)),
                 Cell(space or "nothing"),
                 Cell(chosen if method.space and chosen else "–"),
@@ -135,7 +135,7 @@ def tuning_table(content: Content) -> Table:
 def failures_table(content: Content) -> Table:
     """Reasons for failed jobs."""
     rows = [
-        [Cell(method.label), Cell(str(count), count), Cell(reason)]
+        [Cell(_breakable(method.label)), Cell(str(count), count), Cell(reason)]
         for method in content.methods
         for reason, count in method.row["failures"].items()
     ]
@@ -149,7 +149,7 @@ def warnings_table(content: Content) -> Table:
         messages = [message for fit in method.fits for message in fit.warnings]
         for message in dict.fromkeys(messages):
             count = messages.count(message)
-            rows.append([Cell(method.label), Cell(str(count), count), Cell(message)])
+            rows.append([Cell(_breakable(method.label)), Cell(str(count), count), Cell(message)])
     return Table("warnings", "Warnings", [Column("method"), Column("fits", numeric=True), Column("message")], rows)
 
 
@@ -229,6 +229,11 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
 
 def _values(values: Any) -> str:
     return ", ".join(map(str, values)) if isinstance(values, list | tuple) else str(values)
+
+
+def _breakable(label: str) -> Markup:
+    """A method's name that may be broken before and between its parameters."""
+    return escape(label).replace("[", Markup("<wbr>[")).replace(",", Markup(",<wbr>"))
 
 
 def _sortable(value: float | None) -> float | str:

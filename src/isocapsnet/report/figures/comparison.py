@@ -91,7 +91,7 @@ def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, label: str 
         if len(known):
             axis.plot([known.mean()] * 2, [row - 0.33, row + 0.33], color=INK, lw=1.4, gid=f"mean-{row}")
     list_on_y(axis, names)
-    axis.set_xlabel(f"{label} of each test fold; bars are means")
+    axis.set_xlabel(f"{label} of each test fold")
     return figure
 
 
@@ -103,7 +103,7 @@ def plot_audit(names: Sequence[str], differences: ArrayLike) -> "Figure":
     axis.axvline(0, color=MUTED, lw=0.9, ls="--", gid="no-change")
     _draw_intervals(axis, values, [_BLUE] * len(names))
     list_on_y(axis, names)
-    axis.set_xlabel("change of ROC AUC when nodes are shuffled, 95 % interval")
+    axis.set_xlabel("change of ROC AUC, 95 % interval")
     return figure
 
 

@@ -146,8 +146,8 @@ def markers_of(n: int) -> list[str]:
 
 
 def list_on_y(axis: "Axes", names: Sequence[str]) -> None:
-    """Name the rows of a horizontal figure, the first on top."""
-    axis.set_yticks(range(len(names)), names)
+    """Name the rows of a horizontal figure, the first on top; a long name's parameters go to a second line."""
+    axis.set_yticks(range(len(names)), [name.replace("[", "\n[") if len(name) > 20 else name for name in names])
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)

@@ -1,0 +1,150 @@
+"""The words say what the numbers show, and how sure they are."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocapsnet.report import prose
+from isocapsnet.report.citations import bibtex
+from isocapsnet.report.content import Content, Fit, Method
+
+
+def make_row(
+    label: str, area: float | None, *, p_chance: float = 0.001, n_folds: int = 6, **changes: Any
+) -> dict[str, Any]:
+    values = {"mean": area, "low": None if area is None else area - 0.1, "high": None if area is None else area + 0.1}
+    return {
+        "method": label,
+        "metrics": {"roc_auc": values},
+        "folds": [{"key": "k"}] * n_folds,
+        "p_chance": p_chance,
+        "is_best": False,
+        "jobs": 6,
+        "failed": 0,
+        **changes,
+    }
+
+
+def make_content(*rows: dict[str, Any], comparisons: Any = (), **results: Any) -> Content:
+    passport = {"name": "study", "n_graphs": 60, "n_nodes": 90, "classes": {"control": 40, "case": 20}}
+    return Content(
+        results={"passport": passport, "comparisons": list(comparisons), **results},
+        passport=[],
+        classes=["control", "case"],
+        methods=[Method(row, row["method"]) for row in rows],
+    )
+
+
+def test_question_names_classes_and_their_sizes() -> None:
+    question = prose.question(make_content())
+    assert question == "Can control (40) and case (20) be told apart by their brain graphs of 90 nodes?"
+
+
+def test_answer_is_yes_when_methods_are_above_chance_and_names_them() -> None:
+    content = make_content(
+        make_row("linear", 0.7), make_row("gcn", 0.5, p_chance=0.6), make_row("constant", 0.5, p_chance=1)
+    )
+    assert prose.answer(content)[0] == "Yes: linear is above chance."
+    content = make_content(make_row("linear", 0.7), make_row("gcn", 0.65))
+    assert prose.answer(content)[0] == "Yes: both methods (linear and gcn) are above chance."
+
+
+def test_answer_says_not_shown_when_nothing_is_above_chance_and_leaves_the_constant_predictor_out() -> None:
+    content = make_content(make_row("linear", 0.55, p_chance=0.3), make_row("constant", 0.5, p_chance=1.0))
+    assert prose.answer(content)[0] == "Not shown: linear is not distinguishable from chance on these data."
+    content = make_content(make_row("linear", 0.55, p_chance=0.3), make_row("gcn", 0.5, p_chance=0.5))
+    assert prose.answer(content)[0].startswith("Not shown: none of the 2 methods is distinguishable from chance")
+
+
+def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
+    sentence = prose.answer(make_content(make_row("gcn", 0.6), make_row("linear", 0.75)))[1]
+    assert "linear: 0.750 [0.650, 0.850]" in sentence
+    assert "6 test folds, p\u00a0=\u00a00.001 against chance" in sentence
+
+
+@pytest.mark.parametrize(("is_best", "words"), [(True, "linear beats every other"), (False, "inside the noise")])
+def test_answer_marks_a_winner_only_when_there_is_one(is_best: bool, words: str) -> None:
+    content = make_content(make_row("linear", 0.75, is_best=is_best), make_row("gcn", 0.6))
+    assert any(words in sentence for sentence in prose.answer(content))
+
+
+def test_answer_sets_the_capsule_network_against_the_linear_model_whichever_way_the_pair_is_stored() -> None:
+    rows = make_row("isocapsnet", 0.7), make_row("linear", 0.75)
+    difference = {"mean": 0.05, "low": -0.01, "high": 0.11}
+    for first, second, expected in (
+        ("isocapsnet", "linear", "0.050 [−0.010, 0.110]"),
+        ("linear", "isocapsnet", "−0.050 [−0.110, 0.010]"),
+    ):
+        pair = {"first": first, "second": second, "difference": difference}
+        assert any(
+            f"isocapsnet minus linear is {expected}" in sentence
+            for sentence in prose.answer(make_content(*rows, comparisons=[pair]))
+        )
+
+
+def test_answer_says_when_there_is_no_linear_model_to_compare_with() -> None:
+    assert any("no linear model" in sentence for sentence in prose.answer(make_content(make_row("gcn", 0.7))))
+
+
+def test_answer_says_what_would_have_been_missed() -> None:
+    power = {"n_scores": 6, "above_chance": 0.66, "between_methods": 0.12}
+    sentences = prose.answer(make_content(make_row("linear", 0.7), detectable=power))
+    assert any("0.66" in sentence and "0.12" in sentence for sentence in sentences)
+    hopeless = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"above_chance": 1.2}))
+    assert any("hardly any effect" in sentence for sentence in hopeless)
+
+
+def test_answer_of_single_folds_failures_and_nothing_at_all() -> None:
+    assert prose.answer(make_content(make_row("linear", 0.9, n_folds=1)))[0].startswith("Not decided")
+    assert prose.answer(make_content(make_row("linear", None)))[0].startswith("There is no answer")
+    assert any("2 of 6 jobs failed" in s for s in prose.answer(make_content(make_row("linear", 0.7, failed=2))))
+
+
+def test_protocol_says_what_was_tuned_and_on_what() -> None:
+    nested = {"name": "nested", "n_folds": 5, "repeats": 3, "inner_folds": 4, "n_candidates": 8}
+    text = prose.protocol_text(make_content(protocol=nested, preparation=[{"name": "tangent"}]))
+    assert "Stratified 5-fold cross-validation, repeated 3 times" in text
+    assert "4 inner folds, among at most 8 settings" in text
+    assert "on the training graphs of the fold alone: tangent" in text
+    fixed = prose.protocol_text(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}))
+    assert "Nothing was tuned" in fixed
+    assert "not on record" in prose.protocol_text(make_content())
+
+
+def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
+    content = make_content(make_row("linear", 0.7), make_row("gcn", 0.6), protocol={"name": "nested", "n_folds": 3})
+    text = prose.methods_text(content)
+    assert "linear and gcn on study (60 graphs of 90 nodes; control 40, case 20)" in text
+    assert "one-sided corrected resampled t-test" in text
+    permuted = replace(content, results={**content.results, "protocol": {"name": "nested", "permutations": 1000}})
+    assert "by 1000 permutations of the labels" in prose.methods_text(permuted)
+
+
+def test_chosen_settings_are_counted_over_folds() -> None:
+    fit = Fit(0, 0, np.zeros(1, dtype=np.int64), np.ones((1, 2)))
+    fits = [fit, replace(fit, settings={"C": 1}), replace(fit, settings={"C": 1})]
+    assert Method({"method": "linear"}, "linear", fits=fits).chosen == [("C = 1", 2), ("the defaults", 1)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0123, "12 ms"), (4.2, "4.2 s"), (12.4, "12 s"), (200, "3.3 min"), (7200, "2.0 h"), (None, "–")],
+)
+def test_duration_has_a_readable_unit(seconds: float | None, text: str) -> None:
+    assert prose.duration(seconds) == text
+
+
+def test_missing_numbers_are_dashes_and_intervals_without_bounds_are_means() -> None:
+    assert prose.number(None) == prose.number(float("nan")) == "–"
+    assert prose.interval({"mean": 0.5, "low": None, "high": 0.9}) == "0.500"
+    assert prose.interval({"mean": -0.5, "low": -0.6, "high": float("nan")}) == "−0.500"
+    assert prose.p_value(0.0001) == "p\u00a0<\u00a00.001"
+
+
+def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:
+    text = bibtex(["isocapsnet", "fastisonn", "linear"])
+    assert text.count("@") == 4
+    assert "arXiv:2206.13465" in text and "IsoNN" in text and "nadeau2003" in text and "holm1979" in text
+    assert text.count("{") == text.count("}")
