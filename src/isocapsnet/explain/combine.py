@@ -9,15 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from isocapsnet._validation import InputError
+from isocapsnet.explain.alignment import Alignment, agreement_of_shapes, align_templates
 from isocapsnet.explain.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
 from isocapsnet.explain.contrasts import contrast_members, effect_size, separation
 from isocapsnet.explain.explanation import Explanation, Templates, over_regions
 from isocapsnet.explain.stability import (
     LEVEL,
-    Alignment,
     agreement_of_places,
-    agreement_of_shapes,
-    align_templates,
     combine_p_values,
     holm,
     permutation_p_values,

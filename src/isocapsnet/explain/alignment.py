@@ -1,0 +1,102 @@
+"""Templates of several fits compared up to the order of their nodes: the isomorphic distance does exactly that."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from isocapsnet.explain.cards import Agreement
+from isocapsnet.explain.stability import judge_agreement, mean_over_pairs
+from isocapsnet.functional import isomorphic_match, permutation_table, spectral_match
+
+# Sets of shuffled templates behind the null distribution.
+_DRAWS = 199
+# Larger templates have too many permutations to try them all for every draw.
+_EXACT_SIZE = 6
+
+
+class Alignment(NamedTuple):
+    """Templates of one fit, seen as those of another.
+
+    Attributes
+    ----------
+    order : array (n_templates,)
+        Which template takes each place.
+    permutations : array (n_templates, k)
+        ``matrices[order][i][p][:, p]`` with ``p = permutations[i]`` is template i in the reference's node order.
+    """
+
+    order: NDArray[np.int64]
+    permutations: NDArray[np.int64]
+
+
+def align_templates(reference: NDArray[np.float32], matrices: NDArray[np.float32]) -> Alignment:
+    """Pair templates ``(n_templates, k, k)`` with the reference's, at the least total isomorphic distance."""
+    distances, permutations = _isomorphic_distances(reference, matrices)
+    places, order = linear_sum_assignment(distances)
+    return Alignment(order, permutations[places, order])
+
+
+def agreement_of_shapes(
+    fits: NDArray[np.float32], seed: int, reference: NDArray[np.float32] | None = None
+) -> list[Agreement]:
+    """How alike fits are in each template, up to the order of its nodes.
+
+    The mean over pairs of fits of the cosine between best-aligned templates, against the same with the entries of every
+    template shuffled, the assignment to the reference included.
+
+    Parameters
+    ----------
+    fits : array (n_fits, n_templates, k, k)
+        As learned.
+    reference : array (n_templates, k, k), optional
+        Templates that give the places; the first fit's by default.
+
+    Returns
+    -------
+    list of Agreement (n_templates)
+    """
+    rng = np.random.default_rng(seed)
+    flat = fits.reshape(*fits.shape[:2], -1)
+    draws = (rng.permuted(flat, axis=2).reshape(fits.shape) for _ in range(_DRAWS))
+    null = np.stack([_similarity(draw, reference) for draw in draws], axis=1)
+    return [judge_agreement(*pair) for pair in zip(_similarity(fits, reference), null, strict=True)]
+
+
+def _similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None) -> NDArray[np.float64]:
+    """Mean cosine over pairs of fits ``(n_templates,)``, templates assigned to those of the reference."""
+    n_fits, n_templates, k, _ = fits.shape
+    everything = fits if reference is None else np.concatenate([reference[None], fits])
+    flat = everything.reshape(-1, k, k)
+    squares = (flat.astype(np.float64) ** 2).sum(axis=(1, 2))
+    distances, _ = _isomorphic_distances(flat, flat)  # all pairs in one call: the calls are what costs
+    lengths = np.sqrt(squares[:, None] * squares)
+    products = (squares[:, None] + squares - distances**2) / 2
+    cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    first = len(flat) - n_fits * n_templates
+    chosen = []
+    for start in range(first, len(flat), n_templates):
+        _, order = linear_sum_assignment(distances[:n_templates, start : start + n_templates])
+        chosen.append(start + order)
+    same = np.stack(chosen, axis=1)  # (n_templates, n_fits)
+    return mean_over_pairs(cosines[same[:, :, None], same[:, None, :]])
+
+
+def _isomorphic_distances(
+    targets: NDArray[np.float32], matrices: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """min over P of ‖P K Pᵀ - T‖ for targets T ``(n, k, k)`` and matrices K ``(m, k, k)``.
+
+    Returns distances ``(n, m)`` and the winners ``(n, m, k)``; large templates are matched by their eigenvectors.
+    """
+    graphs, templates = (
+        torch.from_numpy(np.ascontiguousarray(stack, dtype=np.float32)) for stack in (targets, matrices)
+    )
+    if targets.shape[-1] <= _EXACT_SIZE:
+        match = isomorphic_match(graphs, templates)
+        winners = permutation_table(targets.shape[-1])[match.permutation[:, :, 0, 0]]
+        return match.distance[:, :, 0, 0].double().numpy(), winners.numpy()
+    relaxed = spectral_match(graphs, templates)
+    return relaxed.distance[:, :, 0, 0].double().numpy(), relaxed.matrix[:, :, 0, 0].argmax(dim=-1).numpy()
