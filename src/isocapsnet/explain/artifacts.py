@@ -3,6 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,5 +82,5 @@ def read_explanation(folder: str | Path) -> Explanation:
         return Explanation(**arrays | {"templates": templates})
     except FileNotFoundError as error:
         raise InputError(f"There is no {path}; run the benchmark again to write explanations.") from error
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise InputError(f"{path} is damaged or of another version of isocapsnet ({error}).") from error
