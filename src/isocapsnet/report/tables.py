@@ -12,7 +12,7 @@ from isocapsnet.report.evidence import Scene
 from isocapsnet.report.prose import METRIC_NAMES, describe_method, duration, effect, interval, number, p_value
 
 _LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES = 8, 6, 8
-_ROWS_AT_A_GLANCE = 8
+_ROWS_AT_A_GLANCE = 3
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, of which the first names the row; long ones get a field to filter them."""
+    """Rows of cells, of which the first names the row; ``is_short`` ones have no field to filter them."""
 
     id: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]] = ()
+    is_short: bool = False
 
     @property
     def is_filterable(self) -> bool:
-        return len(self.rows) > _ROWS_AT_A_GLANCE
+        return not self.is_short and len(self.rows) > _ROWS_AT_A_GLANCE
 
 
 def results_table(content: Content) -> Table:
@@ -172,7 +173,9 @@ def regions_table(content: Content, card: Mapping[str, Any], name: str) -> Table
         Column("fits with it among the first", numeric=True),
         Column("matches better in"),
     ]
-    return Table(f"{name}-regions", f"The {len(rows)} regions that separate the classes most", columns, rows)
+    return Table(
+        f"{name}-regions", f"The {len(rows)} regions that separate the classes most", columns, rows, is_short=True
+    )
 
 
 def edges_table(content: Content, scene: Scene, name: str) -> Table:
@@ -189,7 +192,7 @@ def edges_table(content: Content, scene: Scene, name: str) -> Table:
         if upper[a, b]
     ]
     columns = [Column("region"), Column("region"), Column("separation", numeric=True)]
-    return Table(f"{name}-edges", f"The {len(rows)} edges that separate the classes most", columns, rows)
+    return Table(f"{name}-edges", f"The {len(rows)} edges that separate the classes most", columns, rows, is_short=True)
 
 
 def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table:
@@ -224,7 +227,9 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
         Column("mean match score"),
         Column("template nodes in order of the regions"),
     ]
-    return Table(f"{name}-windows", "Windows of the matrix where the template matters most", columns, rows)
+    return Table(
+        f"{name}-windows", "Windows of the matrix where the template matters most", columns, rows, is_short=True
+    )
 
 
 def _values(values: Any) -> str:

@@ -1,0 +1,275 @@
+"""A real browser opens the report: nothing breaks, nothing is fetched, everything that moves can be moved."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+# Chromium looks for updates and accounts by itself, which must not be mistaken for requests of the page.
+_ARGUMENTS = [
+    "--no-sandbox", "--no-first-run", "--enable-unsafe-swiftshader", "--disable-quic", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The machine's Chromium; tests skip where there is none or it does not start."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        try:
+            started = driver.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        except playwright.Error as error:
+            pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+        yield started
+        started.close()
+
+
+class Visit:
+    """An open page and what it complained about and asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_load_state("load")
+
+    def pixels(self, selector: str) -> str:
+        """What a canvas shows, when two more frames have been drawn."""
+        return self.page.evaluate(
+            """async (selector) => {
+                for (let i = 0; i < 2; i += 1) await new Promise(requestAnimationFrame);
+                return document.querySelector(selector).toDataURL();
+            }""",
+            selector,
+        )
+
+    def is_blank(self, selector: str) -> bool:
+        """Whether every pixel of a canvas is transparent."""
+        return self.page.evaluate(
+            """async (selector) => {
+                for (let i = 0; i < 2; i += 1) await new Promise(requestAnimationFrame);
+                const source = document.querySelector(selector);
+                const copy = document.createElement("canvas");
+                [copy.width, copy.height] = [source.width, source.height];
+                const context = copy.getContext("2d");
+                context.drawImage(source, 0, 0);
+                return context.getImageData(0, 0, copy.width, copy.height).data.every((byte) => byte === 0);
+            }""",
+            selector,
+        )
+
+    def column(self, table: str, number: int) -> list[str]:
+        return self.page.locator(f"#{table} tbody tr:visible > :nth-child({number})").all_inner_texts()
+
+
+@pytest.fixture
+def visit(browser: Any, toy_page: Path) -> Iterator[Visit]:
+    visited = Visit(browser, toy_page, 1280)
+    yield visited
+    visited.context.close()
+
+
+BRAIN = "#connectome-viewer canvas[tabindex]"
+CORTEX = "#connectome-viewer canvas[aria-hidden]"
+MATRICES = [f"#reconstruction-viewer [data-matrix]:nth-child({number}) canvas" for number in (1, 2, 3)]
+
+
+def test_page_loads_without_errors_and_asks_nobody_for_anything(visit: Visit, toy_page: Path) -> None:
+    visit.page.wait_for_timeout(300)
+    assert visit.errors == []
+    assert visit.requests == [toy_page.as_uri()] or set(visit.requests) == {toy_page.as_uri(), "data:,"}
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_fits_its_width_and_has_no_serious_accessibility_violation(
+    browser: Any, toy_page: Path, width: int, scheme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    visited = Visit(browser, toy_page, width, scheme)
+    visited.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert visited.page.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(visited.page).response["violations"]
+    serious = {v["id"]: v["nodes"][0]["html"][:200] for v in found if v["impact"] in ("serious", "critical")}
+    assert serious == {}
+    assert visited.errors == []
+    visited.context.close()
+
+
+def test_tables_sort_up_and_down_by_number_and_say_so(visit: Visit) -> None:
+    head = visit.page.locator("#results thead th").nth(2)
+    before = visit.column("results", 1)
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    shown = [float(text.split()[0]) for text in visit.column("results", 3) if text != "–"]
+    assert shown == sorted(shown) and visit.column("results", 1) != before
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    shown = [float(text.split()[0]) for text in visit.column("results", 3) if text != "–"]
+    assert shown == sorted(shown, reverse=True)
+
+
+def test_rows_without_a_number_stay_last_in_both_directions(visit: Visit) -> None:
+    button = visit.page.locator("#results thead th").nth(2).locator("button")
+    for _ in range(2):
+        button.click()
+        assert visit.column("results", 1)[-1] == "gcn"
+
+
+def test_tables_sort_by_keyboard_and_by_word(visit: Visit) -> None:
+    visit.page.locator("#results thead th").nth(0).locator("button").focus()
+    visit.page.keyboard.press("Enter")
+    assert visit.column("results", 1) == ["constant", "gcn", "isocapsnet", "linear"]
+
+
+def test_filter_keeps_rows_with_all_words_and_counts_them(visit: Visit) -> None:
+    everything = visit.column("results", 1)
+    field = visit.page.get_by_label("Filter").first
+    field.fill("LINEAR above")
+    kept = visit.page.locator("#results tbody tr:visible").all_inner_texts()
+    assert 0 < len(kept) < len(everything)
+    assert all("linear" in row and "above" in row for row in kept)
+    assert f"{len(kept)} of {len(everything)} rows" in visit.page.locator(".filter").first.inner_text()
+    field.fill("")
+    assert visit.column("results", 1) == everything
+
+
+def test_choosing_a_subject_changes_all_three_matrices(visit: Visit) -> None:
+    before = [visit.pixels(selector) for selector in MATRICES]
+    assert len(set(before)) == 3
+    visit.page.locator("#subject-chooser").select_option(index=3)
+    after = [visit.pixels(selector) for selector in MATRICES]
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    visit.page.locator("#reconstruction-viewer button[data-step='-1']").click()
+    visit.page.locator("#reconstruction-viewer button[data-step='1']").click()
+    assert [visit.pixels(selector) for selector in MATRICES] == after
+
+
+def test_values_are_read_by_pointer_and_by_keyboard(visit: Visit) -> None:
+    told = visit.page.locator("#reconstruction-viewer output")
+    visit.page.locator(MATRICES[0]).scroll_into_view_if_needed()
+    visit.page.locator(MATRICES[0]).hover(position={"x": 40, "y": 80})
+    visit.pixels(MATRICES[0])
+    words = told.inner_text()
+    assert "input" in words and "reconstruction" in words and "difference" in words
+    visit.page.locator(MATRICES[2]).focus()
+    visit.page.keyboard.press("ArrowRight")
+    visit.pixels(MATRICES[0])
+    assert told.inner_text() != words
+
+
+def test_value_that_is_told_is_the_value_of_the_data(visit: Visit, toy_content: Any) -> None:
+    found = next(method.reconstructions for method in toy_content.methods if method.reconstructions is not None)
+    place = int(visit.page.locator("#subject-chooser").input_value().split(":")[1])
+    visit.page.locator(MATRICES[0]).focus()
+    for _ in range(5):
+        visit.page.keyboard.press("ArrowRight")
+    visit.pixels(MATRICES[0])
+    words = visit.page.locator("#reconstruction-viewer output").inner_text()
+    names = toy_content.node_names
+    assert words.startswith(f"{names[0]} – {names[5]}: ")
+    told = float(words.split("input ")[1].split(",")[0].replace("−", "-"))
+    assert told == pytest.approx(float(found.inputs[place][0, 5]), rel=5e-3, abs=1e-3)
+
+
+def test_logarithmic_colours_change_the_matrices(visit: Visit) -> None:
+    before = visit.pixels(MATRICES[0])
+    visit.page.locator("#reconstruction-viewer input[type=checkbox]").check()
+    assert visit.pixels(MATRICES[0]) != before
+
+
+def test_connectome_is_drawn_and_turns_by_pointer_keys_and_buttons(visit: Visit) -> None:
+    assert not visit.is_blank(BRAIN)
+    assert not visit.is_blank(CORTEX)
+    seen = {visit.pixels(BRAIN)}
+    visit.page.locator(BRAIN).focus()
+    visit.page.keyboard.press("ArrowLeft")
+    seen.add(visit.pixels(BRAIN))
+    visit.page.locator("#connectome-viewer button[data-view=top]").click()
+    seen.add(visit.pixels(BRAIN))
+    visit.page.locator("#connectome-viewer button[aria-label=closer]").click()
+    seen.add(visit.pixels(BRAIN))
+    visit.page.locator(BRAIN).scroll_into_view_if_needed()
+    box = visit.page.locator(BRAIN).bounding_box()
+    visit.page.mouse.move(box["x"] + 200, box["y"] + 200)
+    visit.page.mouse.down()
+    visit.page.mouse.move(box["x"] + 260, box["y"] + 230, steps=4)
+    visit.page.mouse.up()
+    seen.add(visit.pixels(BRAIN))
+    assert len(seen) == 5
+    visit.page.keyboard.press("Home")
+    assert visit.errors == []
+
+
+def test_connectome_returns_to_where_it_began(visit: Visit) -> None:
+    before = visit.pixels(BRAIN)
+    visit.page.locator(BRAIN).focus()
+    for key in ("ArrowUp", "ArrowRight", "+"):
+        visit.page.keyboard.press(key)
+    assert visit.pixels(BRAIN) != before
+    visit.page.keyboard.press("Home")
+    assert visit.pixels(BRAIN) == before
+
+
+def test_cards_share_one_viewer_and_switch_it(visit: Visit) -> None:
+    assert visit.page.locator("#connectome-viewer").count() == 1
+    before, words = visit.pixels(BRAIN), visit.page.locator("#connectome-viewer output").inner_text()
+    button = visit.page.locator("#card-isocapsnet-2 button[data-scene]")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert visit.page.locator("#card-isocapsnet-1 button[data-scene]").get_attribute("aria-pressed") == "false"
+    assert visit.page.locator("#scene-chooser").input_value() == "isocapsnet, template 2"
+    assert visit.pixels(BRAIN) != before
+    assert visit.page.locator("#connectome-viewer output").inner_text() != words
+
+
+def test_skip_link_is_the_first_stop_of_the_keyboard(visit: Visit) -> None:
+    visit.page.keyboard.press("Tab")
+    assert visit.page.evaluate("document.activeElement.className") == "skip"
+    assert visit.page.locator(".skip").bounding_box()["x"] >= 0
+    visit.page.keyboard.press("Enter")
+    assert visit.page.url.endswith("#main")
+
+
+def test_printing_opens_every_section(visit: Visit) -> None:
+    assert visit.page.locator("details:not([open])").count() > 0
+    assert visit.page.pdf().startswith(b"%PDF")
+    assert visit.page.locator("details:not([open])").count() == 0
+
+
+def test_copy_button_puts_the_text_on_the_clipboard(visit: Visit) -> None:
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.page.get_by_role("button", name="Copy").last.click()
+    visit.page.get_by_role("button", name="Copied").wait_for()
+    assert visit.page.evaluate("navigator.clipboard.readText()").startswith("@article{zhang2022isocapsnet")
+
+
+def test_page_without_webgl_still_draws_regions_and_edges(browser: Any, toy_page: Path) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(
+        "const original = HTMLCanvasElement.prototype.getContext;"
+        "HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {"
+        "  return kind === 'webgl' ? null : original.call(this, kind, ...rest); };"
+    )
+    visited = Visit.__new__(Visit)
+    visited.page, errors = context.new_page(), []
+    visited.page.on("pageerror", lambda error: errors.append(str(error)))
+    visited.page.goto(toy_page.as_uri())
+    assert not visited.is_blank(BRAIN)
+    assert errors == []
+    context.close()
