@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -89,10 +89,11 @@ def test_npz(tmp_path_factory, data, compressed):
     pd.testing.assert_frame_equal(read.covariates, data.covariates)
 
 
+@pytest.mark.parametrize("write", [writers.write_mat_v5, writers.write_mat_v73])
+@example(make_study(directed=True))
 @quick
-@given(STUDY, st.sampled_from(["v5", "v7.3"]))
-def test_mat(tmp_path_factory, data, version):
-    write = writers.write_mat_v5 if version == "v5" else writers.write_mat_v73
+@given(STUDY)
+def test_mat(tmp_path_factory, write, data):
     read = load_graphs(write(data, tmp_path_factory.mktemp("mat") / "study.mat"))
     assert_same_graphs(read, data, same_dtype=True)
 

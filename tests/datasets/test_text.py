@@ -106,6 +106,14 @@ def test_an_empty_diagonal_is_no_header(tmp_path):
     assert np.isnan(np.diag(values)).all()
 
 
+def test_a_header_that_lacks_the_index_column(tmp_path):
+    path = tmp_path / "series.txt"
+    path.write_text("2001 2002\nt1 1.5 2.5\nt2 3.5 4.5\nt3 5.5 6.5\nt4 7.5 8.5\n")
+    values, names = read_text_matrix(path)
+    assert values.tolist() == [[1.5, 2.5], [3.5, 4.5], [5.5, 6.5], [7.5, 8.5]]
+    assert names == ["2001", "2002"]
+
+
 def test_leading_columns_of_text_are_no_numbers(tmp_path):
     path = tmp_path / "tc.1D"
     path.write_text("File\tSub-brick\tMean_1\tMean_2\nrun.nii\t0[?]\t1.5\t2.5\nrun.nii\t1[?]\t3.5\t4.5\n")

@@ -1,6 +1,7 @@
 """The table of subjects beside the matrices (BIDS ``participants.tsv`` and its relatives), and who is who in it."""
 
 import io
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -60,8 +61,8 @@ class Participants:
         self.path = path
         self.table = read_table(path)
         tokens = [tokenize(name) for name in file_names]
-        # What all files have in their names, such as an atlas, tells no subject from another.
-        self._common = frozenset.intersection(*map(frozenset, tokens)) if len(tokens) > 1 else frozenset()
+        self._prefix = _common_length(tokens)
+        self._suffix = _common_length([name[::-1] for name in tokens])
         indexes = {column: self._index(column) for column in self.table.columns}
         found = {
             column: len(set().union(*(self._matches(name, index) for name in file_names)))
@@ -78,19 +79,22 @@ class Participants:
     def _index(self, column: str) -> dict[tuple[str, ...], list[int]]:
         rows: dict[tuple[str, ...], list[int]] = {}
         for row, identifier in enumerate(self.table[column]):
-            if tokens := self._distinctive(identifier):
+            if tokens := tokenize(identifier):
                 rows.setdefault(tokens, []).append(row)
         return rows
 
-    def _distinctive(self, name: str) -> tuple[str, ...]:
-        return tuple(token for token in tokenize(name) if token not in self._common)
-
     def _matches(self, file_name: str, index: dict[tuple[str, ...], list[int]]) -> set[tuple[str, ...]]:
-        """Identifiers that occur in a file name as a whole run of its tokens; only the longest runs count."""
-        tokens = self._distinctive(file_name)
+        """Identifiers that occur in a file name as a run of its tokens; only the longest runs count.
+
+        A run must reach into the part where file names differ: what they share, such as an atlas, names nobody.
+        """
+        tokens = tokenize(file_name)
+        first, last = self._prefix, len(tokens) - self._suffix - 1
+        if first > last:
+            first, last = 0, len(tokens) - 1
         for length in range(len(tokens), 0, -1):
-            runs = {tokens[start : start + length] for start in range(len(tokens) - length + 1)}
-            if matching := {run for run in runs if run in index}:
+            starts = range(max(0, first - length + 1), min(last, len(tokens) - length) + 1)
+            if matching := {tokens[start : start + length] for start in starts} & index.keys():
                 return matching
         return set()
 
@@ -136,3 +140,10 @@ class Participants:
             if not (numbers.isna() & (frame[column] != "")).any():
                 frame[column] = numbers.astype(np.float64)
         return frame
+
+
+def _common_length(sequences: list[tuple[str, ...]]) -> int:
+    """How many tokens all sequences start with; 0 when there is only one."""
+    if len(sequences) < 2:
+        return 0
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))

@@ -105,7 +105,6 @@ def _parse(path: Path, lines: list[str], delimiter: str) -> pd.DataFrame:
         decimal=decimal,
         na_values=sorted(MISSING),
         skipinitialspace=True,
-        float_precision="round_trip" if decimal == "." else None,
     )
 
 
