@@ -168,6 +168,17 @@ def sqrt(typingctx: Any, a: Vector) -> Typed:
 
 
 @intrinsic
+def join(typingctx: Any, a: Vector, b: Vector, count: types.Integer) -> Typed:
+    """The first ``count`` lanes of ``a``, the others of ``b``."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        number = ir.Constant(ir.VectorType(ir.IntType(32), a.lanes), [*range(a.lanes)])
+        return builder.select(builder.icmp_signed("<", number, _splat(builder, args[2], a.lanes)), *args[:2])
+
+    return a(a, b, types.int32), generate
+
+
+@intrinsic
 def maximum(typingctx: Any, a: Vector, b: Vector) -> Typed:
     """The larger of two numbers."""
 
