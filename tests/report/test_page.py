@@ -128,9 +128,17 @@ def test_hostile_names_reach_the_page_as_text(toy_content: Content) -> None:
         classes=[evil, "case"],
         methods=[replace(method, fits=()) for method in toy_content.methods if method.cards],
     )
-    page, _ = render(content)
+    page = render(content)
     assert evil not in page and page.count("&lt;/script&gt;") > 5
     assert page.count("<script") == 3
+
+
+def test_equal_contents_give_equal_pages_and_every_figure_is_shown_once(toy_content: Content) -> None:
+    linear = replace(toy_content, methods=[toy_content.methods[0]])
+    first, second = [], []
+    assert render(linear, first.append) == render(linear, second.append)
+    names = [illustration.name for illustration in first]
+    assert len(set(names)) == len(names) and names == [illustration.name for illustration in second]
 
 
 def test_figures_follow_the_colours_of_the_page() -> None:
@@ -194,16 +202,17 @@ def test_viewer_gets_the_matrices_of_the_listed_subjects(text: str, toy_content:
 
 def test_without_coordinates_there_are_cards_but_no_brain(toy_content: Content) -> None:
     network = next(method for method in toy_content.methods if method.cards)
-    page, _ = render(replace(toy_content, coordinates=None, methods=[replace(network, fits=())]))
+    page = render(replace(toy_content, coordinates=None, methods=[replace(network, fits=())]))
     assert 'id="card-isocapsnet-1"' in page
     assert 'id="connectome-viewer"' not in page and "data-scene" not in page.split("<script")[0]
     assert "no coordinates" in page
 
 
 def test_a_content_without_anything_is_still_a_page(toy_content: Content) -> None:
-    page, figures = render(replace(toy_content, methods=[], sweep=None))
+    drawn: list[object] = []
+    page = render(replace(toy_content, methods=[], sweep=None), drawn.append)
     assert "There is no answer" in page
-    assert figures == []
+    assert drawn == []
 
 
 # -- what it is made of -------------------------------------------------------------------------------------------

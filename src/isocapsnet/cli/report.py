@@ -24,23 +24,29 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
       isocapsnet report isocapsnet-results
       isocapsnet report results --out paper/supplement.html --figures paper/figures
     """
+    from isocapsnet.cli._display import make_console
     from isocapsnet.cli._results_folder import read_results
     from isocapsnet.report.figures import save_figure
+    from isocapsnet.report.gallery import Illustration
     from isocapsnet.report.page import render
 
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; name the folder that `isocapsnet benchmark --out` wrote.")
     target = out or folder / "report.html"
+    saved: list[Path] = []
+
+    def save(illustration: Illustration) -> None:
+        if figures is not None:
+            saved.extend(save_figure(illustration.figure, figures, illustration.name))
+
     try:
         # Before the work, so that nobody waits for a page that has no place.
         target.parent.mkdir(parents=True, exist_ok=True)
-        page, illustrations = render(read_results(folder, created=date.today().isoformat()))
+        with make_console().status(f"Drawing {folder}"):
+            page = render(read_results(folder, created=date.today().isoformat()), save)
         target.write_text(page, encoding="utf-8")
-        if figures is not None:
-            for illustration in illustrations:
-                save_figure(illustration.figure, figures, illustration.name)
     except OSError as error:
         raise InputError(f"{error.filename or target} cannot be written: {error.strerror}.") from error
     click.echo(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)")
     if figures is not None:
-        click.echo(f"Figures: {len(illustrations)} in {figures}, each as .png and .svg")
+        click.echo(f"Figures: {len(saved)} files in {figures}")

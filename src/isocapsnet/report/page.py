@@ -1,5 +1,6 @@
 """One self-contained HTML page: no network, opens from disk, prints, light and dark."""
 
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
@@ -16,9 +17,9 @@ from isocapsnet.report.viewers import connectome_data, reconstruction_data, want
 _SCRIPTS = ("page.js", "tables.js", "matrices.js", "connectome.js")
 
 
-def render(content: Content) -> tuple[str, list[gallery.Illustration]]:
-    """The page, and the figures in it for those who want them as files."""
-    album = sections.Album()
+def render(content: Content, on_figure: Callable[[gallery.Illustration], None] = lambda illustration: None) -> str:
+    """The page; ``on_figure`` is shown each of its figures, to save it as a file, say."""
+    album = sections.Album(on_figure)
     methods = sections.list_methods(content, album)
     cards = sections.list_cards(content, album)
     sets, packed = reconstruction_data(content)
@@ -60,7 +61,7 @@ def render(content: Content) -> tuple[str, list[gallery.Illustration]]:
         "node_names": [content.node_name(node) for node in range(_count_nodes(content))],
     }
     context["sections"] = _sections(context)
-    return _fill(context), album.illustrations
+    return _fill(context)
 
 
 def _fill(context: dict[str, Any]) -> str:

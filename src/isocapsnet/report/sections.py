@@ -1,6 +1,6 @@
 """The sections of a page: methods, evidence cards, how to reproduce."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,14 +29,14 @@ class Drawn:
 
 
 class Album:
-    """Turns illustrations into markup and keeps them."""
+    """Turns illustrations into markup, and shows each to ``on_figure``; figures are large, so none is kept."""
 
-    def __init__(self) -> None:
-        self.illustrations: list[gallery.Illustration] = []
+    def __init__(self, on_figure: Callable[[gallery.Illustration], None]) -> None:
+        self._on_figure = on_figure
 
     def add(self, illustration: gallery.Illustration) -> Drawn:
         """The illustration for the page."""
-        self.illustrations.append(illustration)
+        self._on_figure(illustration)
         image = embed(
             illustration.figure, name=illustration.name, alt=illustration.alt, as_picture=illustration.is_picture
         )
