@@ -9,33 +9,48 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "InputError": "isocapsnet._validation",
-    "IsoCapsNetClassifier": "isocapsnet.models.isocapsnet",
-    "ConstantClassifier": "isocapsnet.models.yardsticks",
-    "LinearClassifier": "isocapsnet.models.yardsticks",
-    "MODELS": "isocapsnet.models",
-    "save_model": "isocapsnet.models._persistence",
-    "load_model": "isocapsnet.models._persistence",
-    "make_planted_graphs": "isocapsnet.datasets.synthetic",
-}
-
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = [
+    "MODELS",
+    "BrainGraphs",
+    "ConstantClassifier",
+    "InputError",
+    "IsoCapsNetClassifier",
+    "LinearClassifier",
+    "load_graphs",
+    "load_model",
+    "make_planted_graphs",
+    "save_model",
+]
 
 if TYPE_CHECKING:
     from isocapsnet._validation import InputError
+    from isocapsnet.datasets.graphs import BrainGraphs
+    from isocapsnet.datasets.readers import load_graphs
     from isocapsnet.datasets.synthetic import make_planted_graphs
     from isocapsnet.models import MODELS
     from isocapsnet.models._persistence import load_model, save_model
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
     from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
+_HOMES = {
+    "MODELS": "isocapsnet.models",
+    "BrainGraphs": "isocapsnet.datasets.graphs",
+    "ConstantClassifier": "isocapsnet.models.yardsticks",
+    "InputError": "isocapsnet._validation",
+    "IsoCapsNetClassifier": "isocapsnet.models.isocapsnet",
+    "LinearClassifier": "isocapsnet.models.yardsticks",
+    "load_graphs": "isocapsnet.datasets.readers",
+    "load_model": "isocapsnet.models._persistence",
+    "make_planted_graphs": "isocapsnet.datasets.synthetic",
+    "save_model": "isocapsnet.models._persistence",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]

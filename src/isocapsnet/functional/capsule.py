@@ -240,6 +240,13 @@ class _FusedRouting(torch.autograd.Function):
         return grad_value.T.reshape(value.shape), None, None, None, grad_weight.view(weight.shape), None, None, None
 
 
+_COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "classes": partial(leaky_softmax, dim=1),
+    "classes without leak": partial(torch.softmax, dim=1),
+    "windows": partial(torch.softmax, dim=2),
+}
+
+
 def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
     """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` held in memory.
 
@@ -247,10 +254,7 @@ def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Te
     ``over="windows"`` the softmax of the published program.
     """
     logits = torch.einsum("bymd,byd->bym", votes, context)
-    if over == "classes":
-        coupling = leaky_softmax(logits, dim=1)
-    else:
-        coupling = logits.softmax(dim=2 if over == "windows" else 1)
+    coupling = _COUPLINGS[over](logits)
     return torch.einsum("bym,bymd->byd", coupling, votes)
 
 
