@@ -91,6 +91,7 @@ def test_reconstruction_is_in_original_units_and_absent_without_its_weight():
     error = np.abs(model.reconstruct(graphs) - graphs).mean()
     assert error < 0.9 * np.abs(graphs).mean()
     without = CapsNetClassifier(reconstruction_weight=0, **settings).fit(graphs, planted.labels)
+    assert without.module_.decoder is None
     with pytest.raises(InputError, match="reconstruction_weight=0"):
         without.reconstruct(graphs)
 

@@ -80,10 +80,15 @@ def test_eigenvectors_of_windows_are_computed_once_however_many_epochs(monkeypat
     assert windows[0] == windows[1] > 0
 
 
-def test_unknown_projections_are_refused():
-    planted = make_planted_graphs(20, 10, random_state=0)
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_the_projection_reaches_every_layer(projection):
+    module = FastIsoNNClassifier(projection=projection, n_layers=2)._build_module(10, 2)
+    assert [layer.projection for layer in module.layers] == [projection] * 2
+
+
+def test_unknown_projections_are_refused_before_any_work():
     with pytest.raises(InputError, match="projection"):
-        FastIsoNNClassifier(projection="sinkhorn").fit(planted.graphs, planted.labels)
+        FastIsoNNClassifier(projection="sinkhorn")._check_parameters(10)
 
 
 def test_finds_a_planted_pattern():

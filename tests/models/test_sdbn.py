@@ -15,8 +15,8 @@ from isocapsnet.models.sdbn import SDBN, SDBNClassifier, module_order
 def shuffled_modules(rng, sizes):
     """Signed graphs ``(10, n, n)`` with strong edges inside modules, nodes in random order, and each node's module."""
     module = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    strength = np.where(module[:, None] == module, 1.0, 0.2)
-    graphs = strength * rng.choice([-1, 1], size=strength.shape) + 0.1 * rng.standard_normal((10, *strength.shape))
+    strength = np.where(module[:, None] == module, 0.5, 0.2) + 0.08 * rng.standard_normal((len(module), len(module)))
+    graphs = strength * rng.choice([-1, 1], size=(10, *strength.shape))
     return np.triu(graphs, 1) + np.triu(graphs, 1).swapaxes(1, 2), module
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import pdist
 from skorch import NeuralNet
 from skorch.callbacks import Callback
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
     # A node is as close to itself as to its strongest partner: an empty diagonal would set module mates apart.
     np.fill_diagonal(profiles, 0)
     np.fill_diagonal(profiles, profiles.max(axis=1))
-    return leaves_list(linkage(profiles, method="ward", optimal_ordering=True)).astype(np.int64)
+    return leaves_list(linkage(pdist(profiles), method="ward", optimal_ordering=True)).astype(np.int64)
 
 
 class SDBN(nn.Module):
