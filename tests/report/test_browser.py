@@ -94,8 +94,7 @@ def test_page_loads_without_errors_and_asks_nobody_for_anything(visit: Visit, to
     assert visit.requests == [toy_page.as_uri()] or set(visit.requests) == {toy_page.as_uri(), "data:,"}
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_page_fits_its_width_and_has_no_serious_accessibility_violation(
     browser: Any, toy_page: Path, width: int, scheme: str
 ) -> None:

@@ -120,6 +120,8 @@ def test_calibration_bins_hold_observed_frequencies_and_count_a_subject_once() -
     figure = figures.plot_calibration(labels, probabilities, n_repeats=1, classes=["no", "yes"])
     points = [(dot.get_xdata()[0], dot.get_ydata()[0]) for dot in find(figure, "bin")]
     assert np.array(points) == pytest.approx(np.array([(0.2, 0.25), (0.7, 0.25)]))
+    heights = {round(bar.get_x(), 2): bar.get_height() for bar in find(figure, "predictions") if bar.get_height()}
+    assert list(heights) == [0.2, 0.68] and len(set(heights.values())) == 1
     twice = figures.plot_calibration(labels, probabilities, n_repeats=2, classes=["no", "yes"])
     widths = [np.ptp(find(drawn, "interval")[0].get_ydata()) for drawn in (figure, twice)]
     assert widths[1] > widths[0]

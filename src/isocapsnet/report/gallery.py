@@ -111,7 +111,7 @@ def of_method(method: Method, classes: Sequence[str]) -> Iterator[Illustration]:
         yield Illustration(
             f"{slug}-calibration",
             figures.plot_calibration(labels, probabilities, n_repeats=repeats, classes=classes),
-            "Predicted against observed frequency, with 95 % intervals; ticks are single predictions.",
+            "Predicted against observed frequency, with 95 % intervals; grey: number of predictions.",
             f"Calibration of {method.label}; Brier score {interval(method.row['metrics']['brier'])}.",
         )
         yield Illustration(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet.benchmark.statistics import roc_auc, wilson_interval
-from isocapsnet.report.figures.style import FAINT, INK, MUTED, PALETTE, colours_of, new_figure, styled
+from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, colours_of, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,8 @@ def plot_calibration(
     """Predicted against observed frequency, in bins of equally many predictions, with Wilson intervals.
 
     With two classes, of the last one; with more, of the predicted class. Predictions of the same subject in
-    ``n_repeats`` repeats are not independent, so an interval counts each subject once.
+    ``n_repeats`` repeats are not independent, so an interval counts each subject once. Grey bars: how many
+    predictions there are of each probability.
     """
     truth, predicted = np.asarray(labels), np.asarray(probabilities, dtype=float)
     binary = len(classes) == 2
@@ -84,11 +85,13 @@ def plot_calibration(
         at = confidence[members].mean()
         axis.plot([at, at], [low, high], color=_BLUE, lw=1, gid="interval")
         axis.plot(at, observed, "o", ms=4.5, color=_BLUE, gid="bin")
-    axis.plot(confidence, np.full(len(confidence), -0.055), "|", ms=5, mew=0.5, color=INK, alpha=0.35, gid="rug")
+    counts, edges = np.histogram(confidence, bins=25, range=(0, 1))
+    heights = 0.1 * counts / counts.max(initial=1)
+    axis.bar(edges[:-1], heights, np.diff(edges), bottom=-0.12, align="edge", color=FAINT, gid="predictions")
     axis.set_title("Calibration")
     axis.set_xlabel(f"predicted probability of {classes[-1]}" if binary else "probability of the predicted class")
     axis.set_ylabel("observed frequency")
-    axis.set(xlim=(-0.02, 1.02), ylim=(-0.09, 1.02), aspect="equal")
+    axis.set(xlim=(-0.02, 1.02), ylim=(-0.12, 1.02), aspect="equal")
     return figure
 
 
