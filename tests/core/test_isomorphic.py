@@ -16,6 +16,7 @@ from isocapsnet.functional import (
     permutation_table,
     spectral_match,
 )
+from isocapsnet.functional.isomorphic import jacobi_eigenvectors
 from tests.core.references import brute_force_match
 
 seeds = st.integers(0, 2**31 - 1)
@@ -214,6 +215,16 @@ def test_spectral_shapes(projection):
     match = spectral_match(torch.randn(3, 10, 10), torch.randn(2, 4, 4), stride=2, projection=projection)
     assert match.distance.shape == (3, 2, 4, 4)
     assert match.matrix.shape == (3, 2, 4, 4, 4, 4)
+
+
+@given(seeds, st.integers(1, 8))
+def test_jacobi_rotations_diagonalise(seed, k):
+    matrices = random_tensor(seed, 5, k, k)
+    matrices = torch.cat([matrices + matrices.mT, torch.zeros(1, k, k), torch.ones(1, k, k), torch.eye(k)[None]])
+    vectors = jacobi_eigenvectors(matrices)
+    torch.testing.assert_close(vectors.mT @ vectors, torch.eye(k, dtype=vectors.dtype).expand_as(vectors))
+    eigenvalues = torch.linalg.eigvalsh(matrices)
+    torch.testing.assert_close(vectors.mT @ matrices @ vectors, torch.diag_embed(eigenvalues))
 
 
 @given(seeds, st.integers(1, 6))
