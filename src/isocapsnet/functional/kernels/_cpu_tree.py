@@ -147,7 +147,7 @@ def search_tiles(
                 distance[graph, c, first + t] = lengths[t]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _load_tile(graph: Any, n_nodes: int, stride: int, first: int, count: int, nodes: Any, tile: Any) -> None:
     """Bring ``count`` windows into the lanes of ``tile``; entries of padding nodes and of unused lanes are zero."""
     k, lanes = len(nodes), simd.lanes(tile)
@@ -176,7 +176,7 @@ def _load_tile(graph: Any, n_nodes: int, stride: int, first: int, count: int, no
             row, column = row + 1, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _start_tree(template: Any, nodes: Any, tree: Any) -> None:
     """The top level of the tree, and the triples."""
     size, padding = max(len(nodes), FREE), max(0, FREE - len(nodes))
@@ -267,7 +267,7 @@ def _next_branch(i: int, x: int, u: int, v: int, w: int) -> Any:
     return (v, u, x, w) if i == 1 else (w, u, v, x)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _find_best(template: Any, prefixes: Any, changed: Any, nodes: Any, tree: Any) -> Any:
     """The best correlation in every lane."""
     depth = max(len(nodes), FREE) - FREE
@@ -290,7 +290,7 @@ def _find_best(template: Any, prefixes: Any, changed: Any, nodes: Any, tree: Any
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _find_first(template: Any, prefixes: Any, floor: Any, nodes: Any, tree: Any) -> Any:
     """The first permutation that reaches ``floor`` in every lane; only prefixes with such a one are searched again."""
     depth = max(len(nodes), FREE) - FREE
