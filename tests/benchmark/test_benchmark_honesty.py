@@ -23,7 +23,8 @@ def _above_chance(
 ) -> float:
     """Share of datasets on which the method is said to be above chance, under the default protocol."""
     plans = []
-    for seed in range(n_datasets):
+    # Seeds 0 to 199 were used to find out that the plain corrected t-test is not honest enough.
+    for seed in range(1000, 1000 + n_datasets):
         arguments = {"effect": effect, "n_graphs": n_graphs, "signal": signal, "seed": seed}
         digest = f"{effect}-{n_graphs}-{signal}-{seed}"
         plans.append(Plan(DataSource("test_benchmark_honesty:load_planted", digest, arguments), (method,)))

@@ -56,6 +56,29 @@ def test_a_test_fold_of_one_class_has_no_roc_auc_and_no_warning() -> None:
     assert found["accuracy"] == 1
 
 
+def test_the_null_variance_of_an_area_is_that_of_all_ways_to_deal_out_the_labels() -> None:
+    scores = np.array([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9])
+    areas = []
+    for positive in itertools.combinations(range(7), 3):
+        labels = np.isin(np.arange(7), positive).astype(int)
+        areas.append(statistics.roc_auc(labels, np.c_[1 - scores, scores]))
+    assert statistics.auc_variance(0.5, [4, 3]) == pytest.approx(np.var(areas)) == pytest.approx(8 / (12 * 12))
+
+
+def test_the_variance_of_an_area_is_that_of_exponential_scores() -> None:
+    """Hanley and McNeil's formula is exact for them: P(Exp(rate) > Exp(1)) = 1 / (1 + rate)."""
+    rng = np.random.default_rng(0)
+    negative, positive = rng.exponential(1, (20_000, 15)), rng.exponential(4, (20_000, 8))
+    areas = (positive[:, :, None] > negative[:, None, :]).mean(axis=(1, 2))
+    assert areas.mean() == pytest.approx(0.8, abs=0.003)
+    assert statistics.auc_variance(0.8, [15, 8]) == pytest.approx(areas.var(), rel=0.03)
+
+
+def test_the_variance_of_an_area_beyond_two_classes_and_below() -> None:
+    assert statistics.auc_variance(0.5, [10, 10, 10]) == pytest.approx(31 / (12 * 10 * 20))
+    assert np.isnan(statistics.auc_variance(0.5, [10, 0]))
+
+
 def test_corrected_interval_is_the_formula_of_nadeau_and_bengio() -> None:
     scores = np.array([0.6, 0.7, 0.65, 0.55, 0.72, 0.61])
     half = stats.t.ppf(0.975, 5) * np.sqrt((1 / 6 + 0.5) * scores.var(ddof=1))
@@ -88,6 +111,17 @@ def test_without_variance_the_test_says_the_obvious() -> None:
     assert statistics.corrected_t_test([0.5, 0.5, 0.5], 0.5) < 1e-6
     assert statistics.corrected_t_test([-0.5, -0.5, -0.5], 0.5, "greater") > 1 - 1e-6
     assert statistics.corrected_t_test([0.5], 0.5) == 1
+
+
+def test_a_variance_below_the_least_is_not_believed() -> None:
+    alike, least = [0.10, 0.11, 0.10], 0.01
+    t = np.mean(alike) / np.sqrt(least * (1 / 3 + 0.5))
+    found = statistics.corrected_t_test(alike, 0.5, "greater", least_variance=least)
+    assert found == pytest.approx(stats.t.sf(t, 2))
+    assert statistics.corrected_t_test(alike, 0.5, "greater", least_variance=1e-9) < found
+    half = stats.t.ppf(0.975, 2) * np.sqrt(least * (1 / 3 + 0.5))
+    interval = statistics.corrected_interval(alike, 0.5, metric="difference", least_variance=least)
+    assert interval.high - interval.mean == pytest.approx(half)
 
 
 def test_holm_known_answer() -> None:

@@ -125,6 +125,12 @@ class _Evidence:
     def areas(self) -> dict[Place, float]:
         return {place: record["scores"]["roc_auc"] for place, record in self.data.items()}
 
+    def area_variance(self, area: float) -> float:
+        """What the test folds imply for the variance of one fold's ROC AUC, were ``area`` its expectation."""
+        counts = [np.bincount(r["labels"], minlength=len(r["classes"])).tolist() for r in self.data.values()]
+        variances = np.array([statistics.auc_variance(area, fold) for fold in counts])
+        return 0.0 if np.isnan(variances).all() else float(np.nanmean(variances))
+
 
 def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()) -> Table:
     """The table of records that share a study, a protocol and a preparation; ``errors`` are of failed jobs."""
@@ -197,6 +203,10 @@ def _summarise(found: _Evidence, ratio: float) -> MethodResult:
         name: statistics.corrected_interval([r["scores"][name] for r in records], ratio, metric=name)
         for name in METRICS
     }
+    areas = list(found.areas().values())
+    if len(set(areas)) > 1:  # a constant answer has the same area by construction, not by luck
+        least = found.area_variance(metrics["roc_auc"].mean)
+        metrics["roc_auc"] = statistics.corrected_interval(areas, ratio, least_variance=least)
     if len(records) == 1:
         correct = round(metrics["accuracy"].mean * len(records[0]["labels"]))
         metrics["accuracy"] = statistics.wilson_interval(correct, len(records[0]["labels"]))
@@ -225,7 +235,8 @@ def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str
             observed = float(np.nanmean(list(areas.values())))
             p_values[found.label] = statistics.permutation_p_value(observed, np.nanmean(complete, axis=1))
         elif len(differences):
-            p_values[found.label] = statistics.corrected_t_test(differences, ratio, "greater")
+            least = found.area_variance(CHANCE)
+            p_values[found.label] = statistics.corrected_t_test(differences, ratio, "greater", least_variance=least)
     # A predictor that never leaves chance poses no question, so it does not widen the family.
     asked = [label for label, p_value in p_values.items() if p_value < 1]
     return p_values | dict(zip(asked, statistics.holm([p_values[label] for label in asked]), strict=True))
