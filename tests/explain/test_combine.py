@@ -124,6 +124,14 @@ def test_fits_with_templates_of_another_size_are_left_out_and_counted(study: Stu
     assert [(card.n_fits, card.n_left_out) for card in cards] == [(3, 1)] * 2
 
 
+def test_fits_without_unseen_graphs_of_a_class_are_left_out_and_counted(study: Study) -> None:
+    test = study.tests[0][study.labels[study.tests[0]] == 1]
+    one_class = explain(study.models[0], study.planted.graphs[test], study.labels[test])
+    cards = combine([one_class, *study.explanations])
+    assert [(card.n_fits, card.n_left_out, card.verdict) for card in cards] == [(3, 1, "stable")] * 2
+    assert combine([one_class]) == []
+
+
 def test_the_places_are_those_of_the_reference(study: Study) -> None:
     templates = study.explanations[0].templates
     assert templates is not None

@@ -1,5 +1,6 @@
 """Templates of several fits compared up to the order of their nodes: the isomorphic distance does exactly that."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from isocapsnet.explain.cards import Agreement
+from isocapsnet.explain.explanation import Templates
 from isocapsnet.explain.stability import judge_agreement, mean_over_pairs
 from isocapsnet.functional import isomorphic_match, permutation_table, spectral_match
 
@@ -37,6 +39,30 @@ def align_templates(reference: NDArray[np.float32], matrices: NDArray[np.float32
     distances, permutations = _isomorphic_distances(reference, matrices)
     places, order = linear_sum_assignment(distances)
     return Alignment(order, permutations[places, order])
+
+
+def view_as(templates: Templates, alignment: Alignment) -> Templates:
+    """The same templates in the order, and with the node numbers, of the reference."""
+    order, permutations = alignment
+    k = permutations.shape[1]
+    table = permutation_table(k).numpy()
+    place_values = k ** np.arange(k - 1, -1, -1)  # rows of the table are sorted as numbers in base k
+    orientation = templates.orientation[:, order].copy()
+    for place, permutation in enumerate(permutations):
+        renamed = np.argsort(permutation)[table]
+        rows = np.searchsorted(table @ place_values, renamed @ place_values)
+        orientation[:, place] = np.where(orientation[:, place] < 0, -1, rows[orientation[:, place]])
+    windows = ("window_separation", "window_effect", "window_influence")
+    classes = ("class_evidence", "class_scores", "orientation_share")
+    return replace(
+        templates,
+        matrices=np.stack([templates.matrices[i][np.ix_(p, p)] for i, p in zip(order, permutations, strict=True)]),
+        template_evidence=templates.template_evidence[:, :, order],
+        region_evidence=templates.region_evidence[:, :, order],
+        orientation=orientation,
+        **{name: getattr(templates, name)[order] for name in windows},
+        **{name: getattr(templates, name)[:, order] for name in classes},
+    )
 
 
 def agreement_of_shapes(

@@ -120,7 +120,8 @@ class EvidenceCard:
     n_fits : int
         Fits (folds x repeats) behind the card.
     n_left_out : int
-        Fits whose templates have another size or number (tuning may choose so), which cannot be compared.
+        Fits that cannot be compared: their templates have another size or number (tuning may choose so), or they
+        have fewer than two unseen graphs of a class.
     n_separating : int
         Fits in which the template separates the classes of unseen graphs (p <= 0.05 each).
     p_value : float

@@ -1,15 +1,16 @@
 """From the explanations of several fits to evidence cards."""
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from isocapsnet._validation import InputError
-from isocapsnet.explain.alignment import Alignment, agreement_of_shapes, align_templates
+from isocapsnet.explain.alignment import agreement_of_shapes, align_templates, view_as
 from isocapsnet.explain.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
 from isocapsnet.explain.contrasts import contrast_members, effect_size, separation
 from isocapsnet.explain.explanation import Explanation, Templates, over_regions
@@ -27,6 +28,8 @@ MIN_FITS = 3
 _WINDOWS = 10
 _REGIONS = 10
 
+Measure = Callable[[NDArray[Any], NDArray[np.int64], int], NDArray[np.float64]]
+
 
 def combine(
     explanations: Sequence[Explanation],
@@ -43,7 +46,8 @@ def combine(
     Parameters
     ----------
     explanations : sequence of Explanation
-        Those without templates are left out, as are those whose templates have another size than most.
+        Left out are those without templates, those whose templates have another size or number than most, and those
+        with fewer than two held-out graphs of a class.
     subjects : sequence of array-like, optional
         Per fit, who each given graph belongs to (a benchmark record's ``test``); without it the intervals count the
         graphs of the largest fit alone.
@@ -54,24 +58,21 @@ def combine(
     Returns
     -------
     list of EvidenceCard
-        In the order of the reference's templates; empty without templates.
+        In the order of the reference's templates; empty without any fit to speak of.
     """
-    fits = _Fits.choose(explanations, subjects, reference)
+    fits = _choose(explanations, subjects, reference)
     if fits is None:
         return []
     p_values = np.stack(
         [
-            permutation_p_values(
-                templates.template_evidence[:, :, alignment.order], codes, fits.n_classes, random_state + place
-            )
-            for place, (templates, alignment, codes) in enumerate(fits.parts())
+            permutation_p_values(templates.template_evidence, codes, fits.n_classes, random_state + place)
+            for place, (templates, codes) in enumerate(zip(fits.templates, fits.codes, strict=True))
         ]
     )
     adjusted = holm(combine_p_values(p_values))
     shapes: Sequence[Agreement | None] = [None] * len(adjusted)
-    if len(fits.templates) >= MIN_FITS:
-        matrices = np.stack([fit.matrices for fit in fits.templates])
-        shapes = agreement_of_shapes(matrices, random_state, reference)
+    if len(p_values) >= MIN_FITS:
+        shapes = agreement_of_shapes(np.stack([t.matrices for t in fits.templates]), random_state, reference)
     return [
         _make_card(fits, place, p_values[:, place], float(adjusted[place]), shapes[place], random_state)
         for place in range(len(adjusted))
@@ -80,63 +81,67 @@ def combine(
 
 @dataclass(frozen=True)
 class _Fits:
-    """Fits with comparable templates, aligned to one reference."""
+    """Fits with comparable templates, all in the order and with the node numbers of one reference."""
 
     templates: list[Templates]
     codes: list[NDArray[np.int64]]
-    alignments: list[Alignment]
     n_classes: int
     n_nodes: int
     n_left_out: int
     class_counts: NDArray[np.int64]
 
-    @classmethod
-    def choose(
-        cls,
-        explanations: Sequence[Explanation],
-        subjects: Sequence[ArrayLike] | None,
-        reference: NDArray[np.float32] | None,
-    ) -> "_Fits | None":
-        if subjects is not None and len(subjects) != len(explanations):
-            raise InputError(f"There are {len(explanations)} explanations but subjects for {len(subjects)}.")
-        candidates = [place for place, explanation in enumerate(explanations) if explanation.templates is not None]
-        if not candidates:
-            return None
-        kinds = {place: _kind(explanations[place]) for place in candidates}
-        if reference is not None:
-            candidates = [place for place in candidates if kinds[place][0] == reference.shape]
-            if not candidates:
-                raise InputError("No fit has templates of the reference's size and number.")
-        most, _ = Counter(kinds[place] for place in candidates).most_common(1)[0]
-        chosen = [place for place in candidates if kinds[place] == most]
-        templates = [fit for place in chosen if (fit := explanations[place].templates) is not None]
-        target = templates[0].matrices if reference is None else reference
-        first = explanations[chosen[0]]
-        return cls(
-            templates=templates,
-            codes=[explanations[place].codes for place in chosen],
-            alignments=[align_templates(target, fit.matrices) for fit in templates],
-            n_classes=len(first.classes),
-            n_nodes=first.n_nodes,
-            n_left_out=len(explanations) - len(chosen),
-            class_counts=_count_classes(
-                [explanations[place] for place in chosen],
-                None if subjects is None else [subjects[place] for place in chosen],
-            ),
+    def mean(self, name: str, place: int) -> NDArray[np.float64]:
+        """A map ``(n, n)`` or ``(n_classes, n, n)`` of the template at a place, mean over fits."""
+        maps = [getattr(templates, name)[..., place, :, :] for templates in self.templates]
+        return np.mean(maps, axis=0, dtype=np.float64)
+
+    def over_fits(self, measure: Measure, name: str, place: int) -> NDArray[np.float64]:
+        """A measure of a template's evidence ``(n_fits, ...)``."""
+        return np.stack(
+            [
+                measure(getattr(templates, name)[:, :, place], codes, self.n_classes)
+                for templates, codes in zip(self.templates, self.codes, strict=True)
+            ]
         )
 
-    def parts(self) -> list[tuple[Templates, Alignment, NDArray[np.int64]]]:
-        return list(zip(self.templates, self.alignments, self.codes, strict=True))
 
-    def pick(self, name: str, place: int) -> NDArray[np.float64]:
-        """A map ``(n_fits, n, n)`` or ``(n_fits, n_classes, n, n)`` of the template at a place."""
-        maps = [getattr(fit, name)[..., alignment.order[place], :, :] for fit, alignment, _ in self.parts()]
-        return np.stack(maps).astype(np.float64)
+def _choose(
+    explanations: Sequence[Explanation], subjects: Sequence[ArrayLike] | None, reference: NDArray[np.float32] | None
+) -> _Fits | None:
+    """The largest set of comparable fits; None where there is none."""
+    if subjects is not None and len(subjects) != len(explanations):
+        raise InputError(f"There are {len(explanations)} explanations but subjects for {len(subjects)}.")
+    kinds = {place: kind for place, fit in enumerate(explanations) if (kind := _kind(fit)) is not None}
+    if not kinds:
+        return None
+    if reference is not None:
+        kinds = {place: kind for place, kind in kinds.items() if kind[0] == reference.shape}
+        if not kinds:
+            raise InputError("No fit has templates of the reference's size and number.")
+    most, _ = Counter(kinds.values()).most_common(1)[0]
+    chosen = [place for place, kind in kinds.items() if kind == most]
+    templates = [fit for place in chosen if (fit := explanations[place].templates) is not None]
+    target = templates[0].matrices if reference is None else reference
+    first = explanations[chosen[0]]
+    return _Fits(
+        templates=[view_as(fit, align_templates(target, fit.matrices)) for fit in templates],
+        codes=[explanations[place].codes for place in chosen],
+        n_classes=len(first.classes),
+        n_nodes=first.n_nodes,
+        n_left_out=len(explanations) - len(chosen),
+        class_counts=_count_classes(
+            [explanations[place] for place in chosen],
+            None if subjects is None else [subjects[place] for place in chosen],
+        ),
+    )
 
 
-def _kind(explanation: Explanation) -> tuple[tuple[int, ...], int, int, tuple[str, ...]]:
-    assert explanation.templates is not None
+def _kind(explanation: Explanation) -> tuple[Any, ...] | None:
+    """What must be equal for fits to be compared; None without templates or with too few graphs of a class."""
     templates = explanation.templates
+    counts = np.bincount(explanation.codes, minlength=len(explanation.classes))
+    if templates is None or counts.min() < 2:
+        return None
     return templates.matrices.shape, templates.stride, explanation.n_nodes, tuple(explanation.classes.tolist())
 
 
@@ -155,36 +160,20 @@ def _count_classes(explanations: Sequence[Explanation], subjects: Sequence[Array
 def _make_card(
     fits: _Fits, place: int, p_values: NDArray[np.float64], p_value: float, shape: Agreement | None, seed: int
 ) -> EvidenceCard:
-    maps = np.stack(
-        [
-            separation(fit.region_evidence[:, :, alignment.order[place]], codes, fits.n_classes)
-            for fit, alignment, codes in fits.parts()
-        ]
-    )
-    effects = [
-        effect_size(fit.template_evidence[:, :, alignment.order[place]], codes, fits.n_classes)
-        for fit, alignment, codes in fits.parts()
-    ]
-    aligned = np.stack(
-        [
-            fit.matrices[alignment.order[place]][np.ix_(nodes, nodes)]
-            for fit, alignment, _ in fits.parts()
-            for nodes in [alignment.permutations[place]]
-        ]
-    )
-    assessed = len(maps) >= MIN_FITS
-    places = agreement_of_places(maps, seed) if assessed else None
+    maps = fits.over_fits(separation, "region_evidence", place)
+    matrices = np.stack([templates.matrices[place] for templates in fits.templates]).astype(np.float64)
+    places = agreement_of_places(maps, seed) if len(maps) >= MIN_FITS else None
     verdict, sentence = _judge(p_values, p_value, places, shape)
     return EvidenceCard(
         template=place,
-        matrix=aligned.mean(axis=0).tolist(),
-        matrix_deviation=aligned.std(axis=0).tolist(),
+        matrix=matrices.mean(axis=0).tolist(),
+        matrix_deviation=matrices.std(axis=0).tolist(),
         n_fits=len(maps),
         n_left_out=fits.n_left_out,
         n_separating=int((p_values <= LEVEL).sum()),
         p_value=p_value,
-        separation=float(fits.pick("window_separation", place).sum(axis=(1, 2)).mean()),
-        effect=_with_interval(float(np.mean(effects)), fits.class_counts),
+        separation=float(fits.mean("window_separation", place).sum()),
+        effect=_with_interval(fits.over_fits(effect_size, "template_evidence", place).mean(), fits.class_counts),
         places=places,
         shape=shape,
         windows=_list_windows(fits, place),
@@ -200,73 +189,56 @@ def _with_interval(value: float, class_counts: NDArray[np.int64]) -> Effect:
     codes = np.repeat(np.arange(len(class_counts)), class_counts)
     inside = contrast_members(codes, len(class_counts)).sum(axis=0)
     outside = len(codes) - inside
-    if not (inside * outside).all():
-        return Effect(value, float("nan"), float("nan"))
     errors = np.sqrt(len(codes) / (inside * outside) + value**2 / (2 * len(codes)))
     reach = float(norm.ppf(0.975) * errors.mean())
-    return Effect(value, value - reach, value + reach)
+    return Effect(float(value), float(value - reach), float(value + reach))
 
 
 def _list_windows(fits: _Fits, place: int) -> list[Window]:
     """The windows that move the class scores most, whichever way."""
-    influence = fits.pick("window_influence", place).mean(axis=0)
-    shares = _shares(fits.pick("window_separation", place).mean(axis=0))
-    effects = fits.pick("window_effect", place).mean(axis=0)
-    scores = np.nanmean(fits.pick("class_scores", place), axis=0)
-    stride, n = fits.templates[0].stride, influence.shape[0]
+    influence, effects = fits.mean("window_influence", place), fits.mean("window_effect", place)
+    shares, scores = _shares(fits.mean("window_separation", place)), fits.mean("class_scores", place)
+    stride = fits.templates[0].stride
     windows = []
-    for s, t in (divmod(int(index), n) for index in np.argsort(-influence, axis=None)[:_WINDOWS]):
+    for index in np.argsort(-influence, axis=None)[:_WINDOWS]:
+        s, t = divmod(int(index), len(influence))
         windows.append(
             Window(
                 row=s * stride,
                 column=t * stride,
                 share=float(shares[s, t]),
-                effect=_with_interval(float(effects[s, t]), fits.class_counts),
+                effect=_with_interval(effects[s, t], fits.class_counts),
                 scores=scores[:, s, t].tolist(),
                 favours=int(np.argmax(scores[:, s, t])),
-                orientations=[_orientation(fits, place, code, s, t) for code in range(fits.n_classes)],
+                orientations=[_orientation(fits, (code, place, s, t)) for code in range(fits.n_classes)],
             )
         )
     return windows
 
 
-def _orientation(fits: _Fits, place: int, code: int, s: int, t: int) -> Orientation:
-    """The permutation found most often over fits, in the node order of the aligned template."""
-    table = permutation_table(fits.templates[0].matrices.shape[-1]).numpy()
-    shares: dict[tuple[int, ...], float] = defaultdict(float)
-    for fit, alignment, _ in fits.parts():
-        template = alignment.order[place]
-        found = fit.orientation[code, template, s, t]
-        if found >= 0:
-            to_reference = np.argsort(alignment.permutations[place])
-            shares[tuple(to_reference[table[found]].tolist())] += float(fit.orientation_share[code, template, s, t])
-    if not shares:
-        return Orientation([], 0.0)
-    permutation = max(shares, key=lambda found: shares[found])
-    return Orientation(list(permutation), shares[permutation] / len(fits.templates))
+def _orientation(fits: _Fits, where: tuple[int, int, int, int]) -> Orientation:
+    """The permutation found most often over fits at ``(class, template, s, t)``."""
+    shares: dict[int, float] = defaultdict(float)
+    for templates in fits.templates:
+        shares[int(templates.orientation[where])] += float(templates.orientation_share[where])
+    found = max(shares, key=lambda row: shares[row])
+    table = permutation_table(fits.templates[0].matrices.shape[-1])
+    return Orientation(table[found].tolist(), shares[found] / len(fits.templates))
 
 
 def _list_regions(fits: _Fits, place: int, maps: NDArray[np.float64]) -> list[Region]:
     """The nodes over which the template separates the classes most."""
-    fit = fits.templates[0]
-    kernel_size = fit.matrices.shape[-1]
+    kernel_size, stride = fits.templates[0].matrices.shape[-1], fits.templates[0].stride
     first = np.argsort(-maps, axis=1)[:, :kernel_size]
-    weights = np.maximum(fits.pick("window_separation", place), 0)[:, None]
-    weighted = np.nan_to_num(fits.pick("class_scores", place)) * weights
-    favours = over_regions(weighted.mean(axis=0), fits.n_nodes, kernel_size, fit.stride).argmax(axis=0)
-    effects = np.mean(
-        [
-            effect_size(part.region_evidence[:, :, alignment.order[place]], codes, fits.n_classes)
-            for part, alignment, codes in fits.parts()
-        ],
-        axis=0,
-    )
+    weighted = fits.mean("class_scores", place) * np.maximum(fits.mean("window_separation", place), 0)
+    favours = over_regions(weighted, fits.n_nodes, kernel_size, stride).argmax(axis=0)
+    effects = fits.over_fits(effect_size, "region_evidence", place).mean(axis=0)
     shares = _shares(maps.mean(axis=0))
     return [
         Region(
             node=int(node),
             share=float(shares[node]),
-            effect=_with_interval(float(effects[node]), fits.class_counts),
+            effect=_with_interval(effects[node], fits.class_counts),
             n_fits=int((first == node).sum()),
             favours=int(favours[node]),
         )
