@@ -155,12 +155,30 @@ def test_graphs_and_time_series_beside_each_other_are_chosen_by_kind(tmp_path, s
 
 def test_options_apply_to_converted_files_too(tmp_path, study):
     study.save(tmp_path / "study.npz")
-    by_sex = load_graphs(tmp_path / "study.npz", target="sex", exclude=[study.subjects[0]])
+    by_sex = load_graphs(tmp_path / "study.npz", target="sex", site="sex", covariates=["age"], exclude=["1000"])
     assert by_sex.label_names == ("f", "m")
-    assert by_sex.exclusions == {study.subjects[0]: "excluded on request"}
+    assert by_sex.exclusions == {"1000": "excluded on request"}
+    assert by_sex.covariates.columns.tolist() == ["age"]
+    assert by_sex.sites.tolist()[:2] == ["m", ""]
+    with pytest.raises(ValueError, match="toy has no covariate 'iq'; it has age, sex"):
+        load_graphs(tmp_path / "study.npz", target="iq")
     large = make_study(4, 90).replace(atlas=None)
     large.save(tmp_path / "large.npz")
     assert load_graphs(tmp_path / "large.npz", atlas="aal90").atlas.coordinates.shape == (90, 3)
+
+
+def test_excluding_keeps_folds_and_columns_in_step(tmp_path, study):
+    data = load_graphs(writers.write_npz(study, tmp_path / "a.npz"), exclude=study.subjects[:4].tolist())
+    assert np.array_equal(data.adjacency, study.adjacency[4:])
+    assert [fold.tolist() for fold in data.folds] == [[], [0, 1, 2, 3], [4, 5, 6, 7]]
+    pd.testing.assert_frame_equal(data.covariates, study.covariates.iloc[4:])
+    bids = load_graphs(writers.write_xcp_d(study, tmp_path / "bids"), exclude=[f"sub-{study.subjects[0]}"])
+    assert bids.exclusions == {study.subjects[0]: "excluded on request"}
+
+
+def test_texts_as_bytes_are_texts(tmp_path, study):
+    np.savez(tmp_path / "a.npz", adjacency=study.adjacency, labels=np.array([b"hc", b"ad"] * 6))
+    assert load_graphs(tmp_path / "a.npz").label_names == ("ad", "hc")
 
 
 def test_node_labels_of_a_tudataset_say_which_region_a_node_is(tmp_path):

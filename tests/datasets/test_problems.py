@@ -176,6 +176,21 @@ def test_npz_with_an_unknown_target_or_covariate(tmp_path, study):
         load_graphs(path, exclude=["nobody"])
 
 
+def test_options_that_would_be_ignored_are_refused(tmp_path, study):
+    numbered = study.replace(subjects=None, labels=np.arange(12) % 2)
+    study.save(tmp_path / "saved.npz")
+    foreign = writers.write_npz(study, tmp_path / "foreign.npz")
+    folds = writers.write_folds(numbered, tmp_path / "folds")
+    table = tmp_path / "participants.tsv"
+    for source in (tmp_path / "saved.npz", foreign, folds, writers.as_geometric(numbered)):
+        for option in ({"select": ["ses-1"]}, {"kind": "series"}, {"participants": table}):
+            with pytest.raises(InputError, match=f"--{next(iter(option))} does not apply to"):
+                load_graphs(source, **option)
+    for source in (folds, writers.write_tudataset(numbered, tmp_path / "TU"), writers.as_geometric(numbered)):
+        with pytest.raises(InputError, match="--target does not apply to"):
+            load_graphs(source, target="diagnosis")
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -319,14 +334,17 @@ def test_check_lists_all_problems_and_exits_with_2(folder, study):
     ]
     (folder / f"{study.subjects[2]}.csv").write_text("what,is\nthis,now\n")
     edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]]]))
-    result = CliRunner().invoke(main, ["data", "check", str(folder), "--target", "diagnosis"])
+    first, second = study.subjects[5:7]
+    (folder / f"{first}.csv").rename(folder / f"{first}_{second}.csv")
+    result = CliRunner().invoke(main, ["data", "check", str(folder), "--target", "dx"])
     assert result.exit_code == 2
     refused = [line for line in result.output.splitlines() if line.startswith("refused")]
-    assert len(refused) == 4
-    for name in (*names, f"{study.subjects[2]}.csv", "participants.tsv"):
-        assert sum(name in line for line in refused) == 1
-    with pytest.raises(InputError, match=r"\(3 more; `isocapsnet data check` lists them all\.\)"):
-        load_graphs(folder, target="diagnosis")
+    expected = (*names, f"{study.subjects[2]}.csv", "lists '1028' 2 times", f"{first}_{second}", "no column 'dx'")
+    assert len(refused) == len(expected)
+    for part in expected:
+        assert sum(part in line for line in refused) == 1, part
+    with pytest.raises(InputError, match=r"\(5 more; `isocapsnet data check` lists them all\.\)"):
+        load_graphs(folder, target="dx")
 
 
 def test_check_exits_with_0_when_there_are_only_warnings(folder, study):

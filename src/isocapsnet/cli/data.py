@@ -186,8 +186,9 @@ def convert(path: str, out: Path, **options: Any) -> None:
 def open_graphs(path: str, **options: Any) -> "BrainGraphs":
     """Open a path, or a dataset of the catalog by its name."""
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
-    from isocapsnet.datasets.readers import load_graphs
+    from isocapsnet.datasets.readers import apply_options, load_graphs
+    from isocapsnet.datasets.study import ReadOptions
 
     if path in CATALOG and not Path(path).exists():
-        return fetch_graphs(path)
+        return apply_options(fetch_graphs(path), ReadOptions(**options))
     return load_graphs(path, **options)

@@ -2,7 +2,6 @@
 
 import copy
 import html
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +17,7 @@ from isocapsnet.datasets.archive import read_archive, write_archive
 from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.labels import encode_labels
 from isocapsnet.datasets.passport import format_passport, make_passport
-
-_METADATA = "metadata"
-_FORMAT = "isocapsnet-graphs-1"
+from isocapsnet.datasets.storage import from_arrays, is_saved, to_arrays
 
 
 class BrainGraphs:
@@ -214,73 +211,23 @@ class BrainGraphs:
         path = Path(path)
         if path.suffix != ".npz":
             raise InputError(f"{path.name} does not end in .npz; graphs are saved as .npz.")
-        arrays: dict[str, NDArray[Any]] = {"labels": self.labels, "subjects": self.subjects}
-        if self.adjacency is not None:
-            arrays["adjacency"] = self.adjacency
-        if self.time_series is not None:
-            arrays["time_series"] = np.concatenate(self.time_series)
-            arrays["time_series_lengths"] = np.array([len(series) for series in self.time_series])
-        if self.sites is not None:
-            arrays["sites"] = self.sites
-        if (covariates := self.covariates) is not None:
-            for column, values in covariates.items():
-                arrays[f"covariates/{column}"] = values.to_numpy(np.float64 if values.dtype == np.float64 else np.str_)
-        arrays |= {f"test_index_fold_{i}": fold for i, fold in enumerate(self.folds, start=1)}
-        if self.atlas is not None:
-            arrays["node_names"] = np.array(self.atlas.node_names, dtype=np.str_)
-            if self.atlas.coordinates is not None:
-                arrays["coordinates"] = self.atlas.coordinates
-        metadata = {
-            "format": _FORMAT,
-            "digest": self.digest(),
-            "name": self.name,
-            "label_names": self.label_names,
-            "atlas": self.atlas and self.atlas.name,
-            "exclusions": dict(self.exclusions),
-            "handled": dict(self.handled),
-        }
-        arrays[_METADATA] = np.frombuffer(json.dumps(metadata).encode(), dtype=np.uint8)
-        write_archive(path, arrays)
+        write_archive(path, to_arrays(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Open what :meth:`save` wrote. Large arrays are memory-mapped; the digest is checked with the passport."""
         path = Path(path)
         arrays = read_archive(path)
-        if not is_saved_graphs(arrays):
+        if not is_saved(arrays):
             raise InputError(f"{path.name} was not saved by BrainGraphs.save; read it with load_graphs.")
-        try:
-            return cls.from_arrays(arrays)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise InputError(f"{path.name} lacks a part that BrainGraphs.save writes ({error}).") from error
+        return cls.from_arrays(arrays)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of :meth:`save` on the arrays of the archive."""
-        metadata = json.loads(arrays[_METADATA].tobytes())
-        subjects = arrays["subjects"]
-        columns = {k.removeprefix("covariates/"): v for k, v in arrays.items() if k.startswith("covariates/")}
-        series = None
-        if "time_series" in arrays:
-            series = np.split(arrays["time_series"], np.cumsum(arrays["time_series_lengths"])[:-1])
-        atlas = None
-        if "node_names" in arrays:
-            atlas = Atlas(arrays["node_names"].tolist(), arrays.get("coordinates"), name=metadata["atlas"])
-        data = cls(
-            arrays.get("adjacency"),
-            arrays["labels"],
-            label_names=metadata["label_names"],
-            subjects=subjects,
-            sites=arrays.get("sites"),
-            covariates=pd.DataFrame(columns) if columns else None,
-            time_series=series,
-            atlas=atlas,
-            folds=read_folds(arrays),
-            exclusions=metadata["exclusions"],
-            handled=metadata["handled"],
-            name=metadata["name"],
-        )
-        data.__dict__["_saved_digest"] = metadata["digest"]
+        """The inverse of :meth:`save`, on the arrays of the archive."""
+        arguments, digest = from_arrays(arrays)
+        data = cls(**arguments)
+        data.__dict__["_saved_digest"] = digest
         return data
 
     def _check_agreement(self) -> None:
@@ -302,16 +249,6 @@ class BrainGraphs:
             raise InputError(
                 f"Subject '{subjects[counts.argmax()]}' occurs {counts.max()} times; subjects must be unique."
             )
-
-
-def is_saved_graphs(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether the arrays of an archive were written by :meth:`BrainGraphs.save`."""
-    return _METADATA in arrays and _FORMAT.encode() in arrays[_METADATA].tobytes()
-
-
-def read_folds(arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """The arrays ``test_index_fold_1``, ``test_index_fold_2``... in order."""
-    return [arrays[key] for i in range(1, len(arrays) + 1) if (key := f"test_index_fold_{i}") in arrays]
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -16,8 +16,13 @@ from isocapsnet.datasets.formats.geometric import is_geometric, read_geometric
 from isocapsnet.datasets.formats.pickles import find_folds, read_folds
 from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
 from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
-from isocapsnet.datasets.graphs import BrainGraphs, is_saved_graphs
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.storage import is_saved
 from isocapsnet.datasets.study import Findings, ReadOptions, Study, assemble
+
+# Options that say which files to read and where their columns are, and options that name columns.
+_FOLDER_OPTIONS = ("participants", "select", "kind")
+_COLUMN_OPTIONS = ("target", "site", "covariates")
 
 
 def load_graphs(
@@ -95,14 +100,19 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
     if is_geometric(source):
+        _refuse(options, "a list of graphs", *_FOLDER_OPTIONS, *_COLUMN_OPTIONS)
         return assemble(_exclude(read_geometric(source), options, findings), findings, atlas=options.atlas)
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
     if path.suffix == ".npz":
         arrays = read_archive(path)
-        if is_saved_graphs(arrays):
-            return _read_saved(BrainGraphs.from_arrays(arrays), options, findings)
+        if is_saved(arrays):
+            data = apply_options(BrainGraphs.from_arrays(arrays), options)
+            findings.handled |= {what: list(where) for what, where in data.handled.items()}
+            findings.exclusions |= data.exclusions
+            return data
+        _refuse(options, path.name, *_FOLDER_OPTIONS)
         study = read_npz(path, arrays, options)
     else:
         study = _read_study(path, options, findings)
@@ -111,10 +121,14 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
 
 def _read_study(path: Path, options: ReadOptions, findings: Findings) -> Study:
     """Recognise the format and read it."""
-    if path.is_dir():
-        if folds := find_folds(path):
-            return read_folds(folds, findings)
-        return read_tudataset(path, findings) if find_prefix(path) else read_folder(path, options, findings)
+    folds = find_folds(path) if path.is_dir() else [path] if path.name.startswith("fold_") else []
+    is_tudataset = path.is_dir() and find_prefix(path) is not None
+    if path.is_dir() and not folds and not is_tudataset:
+        return read_folder(path, options, findings)
+    _refuse(options, path.name, *_FOLDER_OPTIONS)
+    if folds or is_tudataset:
+        _refuse(options, path.name, *_COLUMN_OPTIONS)
+        return read_folds(folds, findings) if folds else read_tudataset(path, findings)
     if path.suffix == ".mat":
         return read_mat_stack(path, options)
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
@@ -122,34 +136,49 @@ def _read_study(path: Path, options: ReadOptions, findings: Findings) -> Study:
             f"{path.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
             "of graphs to load_graphs, or save it as .npz."
         )
-    if path.name.startswith("fold_"):
-        return read_folds([path], findings)
     raise InputError(
         f"{path.name} is of no format known here; give a folder with one matrix per subject, an .npz or a .mat."
     )
 
 
-def _read_saved(data: BrainGraphs, options: ReadOptions, findings: Findings) -> BrainGraphs:
-    """Apply the options to data that :meth:`BrainGraphs.save` wrote."""
-    findings.handled |= {what: list(where) for what, where in data.handled.items()}
-    findings.exclusions |= data.exclusions
+def apply_options(data: BrainGraphs, options: ReadOptions) -> BrainGraphs:
+    """Apply options to data that are read already; columns are then covariates."""
+    _refuse(options, data.name or "the data", *_FOLDER_OPTIONS)
     covariates = data.covariates
-    if options.target not in (None, "labels"):
-        if covariates is None or options.target not in covariates:
-            known = "none" if covariates is None else ", ".join(covariates.columns)
-            raise InputError(f"{data.name} has no covariate {options.target!r} to take labels from; it has {known}.")
-        data = data.replace(labels=covariates[options.target].tolist(), label_names=None)
+    known = [] if covariates is None else list(covariates.columns)
+    target = None if options.target == "labels" else options.target
+    wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
+    if missing := [column for column in wanted if column not in known]:
+        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(known) or 'none'}.")
+    changes: dict[str, Any] = {}
+    if covariates is not None:
+        if target:
+            changes |= {"labels": covariates[target].tolist(), "label_names": None}
+        if options.site:
+            changes["sites"] = covariates[options.site].tolist()
+        if options.covariates:
+            changes["covariates"] = covariates[list(options.covariates)]
     if options.atlas is not None:
-        data = data.replace(atlas=load_atlas(options.atlas))
+        changes["atlas"] = load_atlas(options.atlas)
+    if changes or options.exclude:
+        data.digest()  # a damaged file is noticed here, because a changed copy has another digest anyway
+    data = data.replace(**changes) if changes else data
     if options.exclude:
         _check_known(options.exclude, data.subjects.tolist())
         data = data.subset(~np.isin(data.subjects, list(options.exclude)), reason="excluded on request")
     return data
 
 
+def _refuse(options: ReadOptions, what: str, *names: str) -> None:
+    """Refuse options that would be ignored."""
+    for name in names:
+        if getattr(options, name) and getattr(options, name) != "auto":
+            raise InputError(f"--{name} does not apply to {what}; leave it out.")
+
+
 def _exclude(study: Study, options: ReadOptions, findings: Findings) -> Study:
     """Leave out the subjects that the user named, of a study that is in memory."""
-    excluded = set(options.exclude) - set(findings.exclusions)
+    excluded = {name for name in options.exclude if name.removeprefix("sub-") not in findings.exclusions}
     if not excluded:
         return study
     _check_known(sorted(excluded), study.subjects)
@@ -168,7 +197,7 @@ def _exclude(study: Study, options: ReadOptions, findings: Findings) -> Study:
         labels=kept(study.labels),
         sites=kept(study.sites),
         covariates=None if study.covariates is None else study.covariates.iloc[keep],
-        folds=[np.array([position[i] for i in fold.tolist() if i in position]) for fold in study.folds],
+        folds=[np.array([position[i] for i in fold.tolist() if i in position], dtype=np.int64) for fold in study.folds],
     )
 
 

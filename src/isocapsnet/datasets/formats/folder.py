@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
-from isocapsnet.datasets.formats.participants import Participants, find_table
+from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
 from isocapsnet.datasets.formats.text import read_text_matrix
 from isocapsnet.datasets.study import Findings, ReadOptions, Study
 
@@ -48,7 +48,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings) -> Study
             f"{folder.name} has no participants.tsv or participants.csv to take {next(filter(None, columns))!r} from; "
             "add one, or name the table with --participants."
         )
-    scans = [_identify(path, participants) for path in paths]
+    scans = [_identify(path, participants, findings) for path in paths]
     if participants is not None:
         _compare(participants, scans, findings)
     excluded = {subject.removeprefix("sub-") for subject in options.exclude}
@@ -59,7 +59,13 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings) -> Study
             scan.matrix, scan.node_names = _read_matrix(scan.path)
         except InputError as error:
             findings.errors.append(str(error))
-    return _make_study(folder, [scan for scan in scans if scan.matrix is not None], participants, options)
+    study = _make_study(folder, [scan for scan in scans if scan.matrix is not None], options)
+    if participants is not None:
+        try:
+            _join(study, participants, [scan.row for scan in scans if scan.matrix is not None], options)
+        except InputError as error:
+            findings.errors.append(str(error))
+    return study
 
 
 def _stem(path: Path) -> str:
@@ -79,7 +85,8 @@ def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings
         for path in sorted(folder.rglob("*"))
         if path.suffix.lower() in _EXTENSIONS
         and path.is_file()
-        and path != table
+        and not is_table(path)
+        and (table is None or path.resolve() != table.resolve())
         and not _SIDE_FILES.fullmatch(path.name)
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
@@ -111,10 +118,14 @@ def _check_variants(paths: list[Path]) -> None:
         )
 
 
-def _identify(path: Path, participants: Participants | None) -> _Scan:
+def _identify(path: Path, participants: Participants | None, findings: Findings) -> _Scan:
     """Whose file this is, by the participants table where it knows, else by the file's name."""
     stem = _stem(path)
-    row = participants.find(stem) if participants else None
+    try:
+        row = participants.find(stem) if participants else None
+    except InputError as error:
+        findings.errors.append(str(error))
+        row = None
     if participants is not None and row is not None:
         return _Scan(path, participants.identifier(row), row)
     return _Scan(path, _entity(stem, "sub") or stem, None)
@@ -149,7 +160,7 @@ def _read_matrix(path: Path) -> tuple[NDArray[Any], list[str] | None]:
     return matrix, None
 
 
-def _make_study(folder: Path, scans: list[_Scan], participants: Participants | None, options: ReadOptions) -> Study:
+def _make_study(folder: Path, scans: list[_Scan], options: ReadOptions) -> Study:
     study = Study(
         matrices=[scan.matrix for scan in scans if scan.matrix is not None],
         sources=[scan.path.relative_to(folder).as_posix() for scan in scans],
@@ -164,15 +175,17 @@ def _make_study(folder: Path, scans: list[_Scan], participants: Participants | N
         study.labels = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
     elif options.target == "@folder":
         study.labels = [scan.path.parent.name for scan in scans]
-    if participants is not None:
-        rows = [scan.row for scan in scans]
-        if options.target is not None and options.target not in _NAME_TARGETS:
-            study.labels = participants.values(options.target, rows)
-        if options.site is not None:
-            study.sites = [site or "unknown" for site in participants.values(options.site, rows)]
-        if options.covariates:
-            study.covariates = participants.covariates(options.covariates, rows)
     return study
+
+
+def _join(study: Study, participants: Participants, rows: Sequence[int | None], options: ReadOptions) -> None:
+    """Take labels, sites and covariates from the table."""
+    if options.target is not None and options.target not in _NAME_TARGETS:
+        study.labels = participants.values(options.target, rows)
+    if options.site is not None:
+        study.sites = [site or "unknown" for site in participants.values(options.site, rows)]
+    if options.covariates:
+        study.covariates = participants.covariates(options.covariates, rows)
 
 
 def _are_series(study: Study, kind: str) -> bool:

@@ -16,11 +16,16 @@ from isocapsnet.datasets.labels import MISSING
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file is called as tables of subjects are."""
+    return _TABLE_NAMES.fullmatch(path.name) is not None
+
+
 def find_table(folder: Path) -> Path | None:
     """``participants.tsv`` or its like in the folder; for derivatives also in the BIDS dataset up to two above."""
     is_derivative = "derivatives" in folder.absolute().parts or (folder / "dataset_description.json").exists()
     for place in (folder, *(folder.absolute().parents[:2] if is_derivative else ())):
-        tables = sorted(p for p in place.iterdir() if p.is_file() and _TABLE_NAMES.fullmatch(p.name))
+        tables = sorted(p for p in place.iterdir() if p.is_file() and is_table(p))
         if tables:
             return next((t for t in tables if t.stem == "participants"), tables[0])
     return None

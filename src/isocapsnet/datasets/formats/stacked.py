@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.matlab import find_stack, read_mat
-from isocapsnet.datasets.graphs import read_folds
+from isocapsnet.datasets.storage import read_folds
 from isocapsnet.datasets.study import ReadOptions, Study
 
 _LABELS = ("labels", "label", "y", "Y", "target", "diagnosis")
@@ -50,6 +50,7 @@ def _read_stack(path: Path, graphs: NDArray[Any], arrays: Mapping[str, NDArray[A
             f"{path.name}: the graphs have shape {graphs.shape} and type {graphs.dtype}; "
             "numbers of shape (n_graphs, n_nodes, n_nodes) are needed."
         )
+    arrays = {key: np.char.decode(a, "utf-8") if a.dtype.kind == "S" else a for key, a in arrays.items()}
     columns = {key: values for key, values in arrays.items() if values.shape == (len(graphs),)}
     labels_key = _choose(path, columns, options.target, _LABELS)
     subjects_key = _choose(path, columns, None, _SUBJECTS)
