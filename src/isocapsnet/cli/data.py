@@ -72,15 +72,17 @@ def list_datasets() -> None:
     Example
       isocapsnet data list
     """
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Column, Table
 
     from isocapsnet.datasets.catalog import CATALOG
 
-    table = Table(Column("name", no_wrap=True), "nodes", "classes", Column("how", no_wrap=True), "what (licence)")
+    columns = (Column("name", no_wrap=True), Column("how", no_wrap=True), "nodes", "classes", "what (licence)")
+    table = Table(*columns, box=SIMPLE_HEAD)
     for name, entry in CATALOG.items():
         classes = ", ".join(f"{label}: {count}" for label, count in entry.class_counts.items())
-        table.add_row(name, str(entry.n_nodes), classes, entry.how, f"{entry.title} ({entry.licence})")
+        table.add_row(name, entry.how, str(entry.n_nodes), classes, f"{entry.title} ({entry.licence})")
     Console().print(table)
 
 
