@@ -389,3 +389,14 @@ def test_duplicates_are_found_across_blocks(monkeypatch):
     assert {(a, b) for a, b, _ in found} == {("2", "10"), ("3", "4")}
     series = [np.random.default_rng(i % 3).normal(size=(30, 9)) for i in range(4)]
     assert [(a, b) for a, b, _ in find_duplicates(BrainGraphs(time_series=series))] == [("1", "4")]
+
+
+def test_a_file_that_the_system_will_not_read(tmp_path, study, monkeypatch):
+    study.save(tmp_path / "study.npz")
+
+    def deny(*arguments, **options):
+        raise PermissionError(13, "Permission denied", "study.npz")
+
+    monkeypatch.setattr("zipfile.ZipFile.__init__", deny)
+    with pytest.raises(InputError, match=r"study.npz cannot be read \(Permission denied\)"):
+        load_graphs(tmp_path / "study.npz")

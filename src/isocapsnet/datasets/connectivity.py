@@ -91,8 +91,8 @@ class TangentSpace(GraphTransformer):
         matrices[:, nodes, nodes] = np.where(variance > 0, variance, mean_variance)
         shrunk = (1 - self.shrinkage) * matrices
         shrunk[:, nodes, nodes] += self.shrinkage * mean_variance
-        smallest = np.linalg.eigvalsh(shrunk)[:, 0]
-        if smallest.min() <= 1e-10 * mean_variance.max():
+        smallest = np.linalg.eigvalsh(shrunk)[:, 0] / mean_variance[:, 0]
+        if smallest.min() <= 1e-10:
             raise InputError(
                 f"Graph {smallest.argmin()} is not positive definite after a shrinkage of {self.shrinkage}; "
                 "use a larger shrinkage, and correlation or covariance matrices only."

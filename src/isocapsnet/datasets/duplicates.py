@@ -27,14 +27,14 @@ def find_duplicates(data: BrainGraphs, threshold: float = 0.99) -> list[tuple[st
 
 def _standard_edges(data: BrainGraphs, start: int) -> NDArray[np.float32]:
     """Edge vectors of one block, centred and of length 1 ``(n_block, n_edges)``; a constant one is zero."""
+    rows, columns = np.triu_indices(data.n_nodes, k=1)
+    block = slice(start, start + _BLOCK)
     if data.adjacency is not None:
-        graphs = np.asarray(data.adjacency[start : start + _BLOCK], dtype=np.float64)
+        edges = data.adjacency[block][:, rows, columns].astype(np.float64)
     else:
         with np.errstate(invalid="ignore", divide="ignore"):
-            series = (data.time_series or ())[start : start + _BLOCK]
-            graphs = np.nan_to_num(np.stack([np.corrcoef(one, rowvar=False) for one in series]))
-    rows, columns = np.triu_indices(data.n_nodes, k=1)
-    edges = graphs[:, rows, columns]
+            graphs = [np.corrcoef(series, rowvar=False) for series in (data.time_series or ())[block]]
+        edges = np.nan_to_num(np.stack(graphs))[:, rows, columns]
     edges -= edges.mean(axis=1, keepdims=True)
     length = np.linalg.norm(edges, axis=1, keepdims=True)
     return (edges / np.where(length > 0, length, 1)).astype(np.float32)

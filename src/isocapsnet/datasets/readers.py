@@ -105,7 +105,14 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
-    if path.suffix == ".npz":
+    try:
+        return _read_path(path, options, findings)
+    except OSError as error:
+        raise InputError(f"{error.filename or path} cannot be read ({error.strerror or error}).") from error
+
+
+def _read_path(path: Path, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
+    if path.suffix == ".npz" and path.is_file():
         arrays = read_archive(path)
         if is_saved(arrays):
             data = apply_options(BrainGraphs.from_arrays(arrays), options)
