@@ -253,30 +253,45 @@ def exp(typingctx: Any, a: Vector) -> Typed:
 
 
 @intrinsic
-def sum_each(typingctx: Any, array: Any, i: types.Integer) -> Typed:
-    """The sums of as many consecutive vectors as there are lanes, from vector ``i`` on: lane t is that of ``i + t``."""
-    vector = Vector.of(array.dtype)
+def dot_each(
+    typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, step: types.Integer, split: types.BaseTuple
+) -> Typed:
+    """The dot product of row t of ``a`` and row t of ``b`` in lane t.
+
+    A row is ``len(split)`` vectors long. The rows of ``a`` follow each other from vector ``i`` on; those of ``b``
+    begin at vector ``j`` and lie ``step`` vectors apart.
+    """
+    vector, parts = Vector.of(a.dtype), len(split)
+    pick = ir.VectorType(ir.IntType(32), vector.lanes)
+    even, odd = (ir.Constant(pick, [*range(start, 2 * vector.lanes, 2)]) for start in (0, 1))
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = context.get_value_type(vector)
-        first = _pointer(context, builder, array, args, kind, vector.lanes)
-        places = [builder.gep(first, [ir.Constant(ir.IntType(64), t)]) for t in range(vector.lanes)]
-        rows = [builder.load(place, align=array.dtype.bitwidth // 8) for place in places]
-        # Halve the number of rows: what two rows have in even places plus what they have in odd places.
-        even, odd = ([*range(start, 2 * vector.lanes, 2)] for start in (0, 1))
-        pick = ir.VectorType(ir.IntType(32), vector.lanes)
+        first = _pointer(context, builder, a, args[:2], kind, vector.lanes)
+        second = _pointer(context, builder, b, args[2:4], kind, vector.lanes)
+
+        def load(start: ir.Value, offset: ir.Value) -> ir.Value:
+            return builder.load(builder.gep(start, [offset]), align=a.dtype.bitwidth // 8)
+
+        rows = []
+        for t in range(vector.lanes):
+            total = ir.Constant(kind, [0.0] * vector.lanes)
+            for p in range(parts):
+                mine = load(first, ir.Constant(ir.IntType(64), t * parts + p))
+                place = builder.add(
+                    builder.mul(args[4], ir.Constant(ir.IntType(64), t)), ir.Constant(ir.IntType(64), p)
+                )
+                total = _call(builder, "fmuladd", [mine, load(second, place), total])
+            rows.append(total)
+        # Halve the number of rows: what two of them have in even places plus what they have in odd places.
         while len(rows) > 1:
             pairs = zip(rows[::2], rows[1::2], strict=True)
             rows = [
-                builder.fadd(
-                    builder.shuffle_vector(x, y, ir.Constant(pick, even)),
-                    builder.shuffle_vector(x, y, ir.Constant(pick, odd)),
-                )
-                for x, y in pairs
+                builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs
             ]
         return rows[0]
 
-    return vector(array, types.intp), generate
+    return vector(a, types.intp, b, types.intp, types.intp, split), generate
 
 
 def _define_operator(function: Callable[..., Any], instruction: str) -> None:

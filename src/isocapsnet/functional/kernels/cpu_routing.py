@@ -52,14 +52,14 @@ class Windows(NamedTuple):
         )
 
     def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any]:
-        """What every kernel begins with."""
+        """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
         return (
             self.excess.numpy(),
             self.permutation.numpy(),
-            _selected_rows(self.kernel_size),
-            self.weight.numpy(),
+            self.weight.flatten().numpy(),
             self.weight.numpy().dtype.type(self.padding),
-            (None,) * (self.weight[0, 0, 0].nbytes // simd.VECTOR_BYTES),
+            _selected_rows(self.kernel_size),
+            ((None,) * self.kernel_size, (None,) * (self.weight[0, 0, 0].nbytes // simd.VECTOR_BYTES)),
         )
 
 
@@ -90,9 +90,17 @@ def attend(windows: Windows, context: Tensor | None, grad: Tensor | None = None)
     -------
     Tensor (n_graphs, n_classes, capsule_size)
     """
+    n_graphs = windows.excess.shape[1]
     n_classes, _, _, size = windows.weight.shape
-    sums = windows.weight.new_empty(_CHUNKS, windows.excess.shape[1], n_classes, size)
-    arguments = (*windows.arrays(), _flat(context, sums), _flat(grad, sums), sums.flatten(1).numpy())
+    sums = windows.weight.new_empty(_CHUNKS, n_graphs, n_classes, size)
+    none = sums[:0, 0]
+    arguments = (
+        *windows.arrays(),
+        n_classes,
+        _padded(none if context is None else context),
+        _padded(none if grad is None else grad),
+        sums.flatten(1).numpy(),
+    )
     parallel_ranges(lambda start, stop: _attend_chunks(*arguments, start, stop), _CHUNKS)
     return sums.sum(dim=0)
 
@@ -111,30 +119,57 @@ def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, 
     grad_value : Tensor (n_windows, n_graphs)
     grad_weight : Tensor (n_classes, n_windows, k², capsule_size)
     """
-    grad_value, grad_weight = torch.empty_like(windows.excess), torch.empty_like(windows.weight)
+    grad_value, grad_weight = torch.empty_like(windows.excess), torch.zeros_like(windows.weight)
     arguments = (
         *windows.arrays(),
-        contexts.contiguous().flatten(1).numpy(),
-        grads.contiguous().flatten(1).numpy(),
+        len(windows.weight),
+        np.stack([_padded(context) for context in contexts]),
+        np.stack([_padded(grad) for grad in grads]),
         grad_value.numpy(),
-        grad_weight.numpy(),
+        grad_weight.flatten().numpy(),
     )
     parallel_ranges(lambda start, stop: _scatter_windows(*arguments, start, stop), len(grad_value))
     return grad_value, grad_weight
 
 
-def _flat(tensor: Tensor | None, like: Tensor) -> np.ndarray:
-    return (like.new_empty(0) if tensor is None else tensor.contiguous().flatten()).numpy()
+def _padded(tensor: Tensor) -> np.ndarray:
+    """Flat, with zeros for as many more graphs as fill the last vector of graphs."""
+    lanes = simd.VECTOR_BYTES // tensor.element_size()
+    return torch.nn.functional.pad(tensor, [0, 0, 0, 0, 0, -len(tensor) % lanes]).flatten().numpy()
+
+
+class _Block(NamedTuple):
+    """What the kernels keep of a vector of graphs at one window: arrays of vectors.
+
+    Attributes
+    ----------
+    base : (n_classes, parts)
+        γ times the sum of all rows of W.
+    selected : (n_classes, lanes, parts)
+        The sum of the rows of W that each graph's permutation selects; empty where it is not needed.
+    votes : (n_classes, lanes, parts)
+    coupling : (n_iterations, n_classes)
+        α, a graph in every lane.
+    slope : (n_iterations, n_classes)
+        The gradient for the logits, a graph in every lane.
+    """
+
+    base: Any
+    selected: Any
+    votes: Any
+    coupling: Any
+    slope: Any
 
 
 @njit(cache=True, nogil=True)
 def _attend_chunks(
     excess: Any,
     permutation: Any,
-    rows: Any,
     weight: Any,
     padding: float,
-    split: Any,
+    rows: Any,
+    shape: Any,
+    n_classes: int,
     context: Any,
     grad: Any,
     sums: Any,
@@ -143,35 +178,27 @@ def _attend_chunks(
 ) -> None:
     """Sum the chunks ``start`` to ``stop`` of windows; :func:`attend` says what."""
     n_windows, n_graphs = excess.shape
-    n_classes = len(weight)
-    lanes, parts = simd.lanes(weight), len(split)
-    base = simd.empty(n_classes * parts, weight)
-    selected = simd.empty(n_classes * lanes * parts, weight)
-    products = simd.empty(lanes, weight)
-    coupling, slope = simd.empty(n_classes, weight), simd.empty(n_classes, weight)
-    products[:] = 0
+    lanes, parts = simd.lanes(weight), len(shape[1])
+    block = _make_block(weight, n_classes, 1, parts, 0)
+    factors = block.slope if len(grad) > 0 else block.coupling
     for chunk in range(start, stop):
         total = sums[chunk]
         total[:] = 0
         for window in range(n_windows * chunk // len(sums), n_windows * (chunk + 1) // len(sums)):
             above = excess[window]
-            _sum_rows(weight, window, padding, parts, base)
+            _sum_rows(weight, window, n_windows, padding, shape, block)
             for first in range(0, n_graphs, lanes):
                 count = min(lanes, n_graphs - first)
-                _select_rows(weight, rows, permutation[window], window, first, count, parts, selected)
-                _couple(context, above, selected, base, first, count, parts, products, coupling)
+                _make_votes(weight, rows, permutation[window], above, window, n_windows, first, count, shape, block)
+                _couple(context, first, 0, shape, block)
                 if len(grad) > 0:
-                    _differentiate(grad, above, selected, base, first, count, parts, products, coupling, slope)
-                factors = slope if len(grad) > 0 else coupling
+                    _differentiate(grad, first, 0, shape, block)
                 for y in range(n_classes):
                     for t in range(count):
                         factor = simd.broadcast(simd.get(factors, y * lanes + t))
-                        high = simd.broadcast(simd.get(above, first + t))
                         for i in range(parts):
-                            vote = simd.fma(
-                                high, simd.load(selected, (y * lanes + t) * parts + i), simd.load(base, y * parts + i)
-                            )
                             place = ((first + t) * n_classes + y) * parts + i
+                            vote = simd.load(block.votes, (y * lanes + t) * parts + i)
                             simd.store(total, place, simd.fma(factor, vote, simd.load(total, place)))
 
 
@@ -179,10 +206,11 @@ def _attend_chunks(
 def _scatter_windows(
     excess: Any,
     permutation: Any,
-    rows: Any,
     weight: Any,
     padding: float,
-    split: Any,
+    rows: Any,
+    shape: Any,
+    n_classes: int,
     contexts: Any,
     grads: Any,
     grad_value: Any,
@@ -191,203 +219,187 @@ def _scatter_windows(
     stop: int,
 ) -> None:
     """The gradients of the windows ``start`` to ``stop``; :func:`scatter` says which."""
-    n_graphs = excess.shape[1]
-    n_classes, _, n_rows, size = weight.shape
-    lanes, parts = simd.lanes(weight), len(split)
-    base = simd.empty(n_classes * parts, weight)
-    selected = simd.empty(n_classes * lanes * parts, weight)
-    gradient = simd.empty(n_classes * lanes * parts, weight)  # of the votes
+    n_windows, n_graphs = excess.shape
+    n_rows, lanes, parts = len(shape[0]) ** 2, simd.lanes(weight), len(shape[1])
+    block = _make_block(weight, n_classes, len(contexts), parts, n_classes * lanes * parts)
     everywhere = simd.empty(n_classes * parts, weight)
-    products = simd.empty(lanes, weight)
-    coupling, slope = simd.empty(n_classes, weight), simd.empty(n_classes, weight)
-    products[:] = 0
+    lane_values = simd.empty(1, weight)
     for window in range(start, stop):
         above = excess[window]
-        _sum_rows(weight, window, padding, parts, base)
+        _sum_rows(weight, window, n_windows, padding, shape, block)
         everywhere[:] = 0
-        grad_weight[:, window] = 0
         for first in range(0, n_graphs, lanes):
             count = min(lanes, n_graphs - first)
-            _select_rows(weight, rows, permutation[window], window, first, count, parts, selected)
-            gradient[:] = 0
+            _make_votes(weight, rows, permutation[window], above, window, n_windows, first, count, shape, block)
             for r in range(len(contexts)):
-                context = contexts[r] if r > 0 else contexts[r, :0]
-                _couple(context, above, selected, base, first, count, parts, products, coupling)
+                _couple(contexts[r] if r > 0 else contexts[r, :0], first, r, shape, block)
                 if r > 0:
-                    _differentiate(grads[r], above, selected, base, first, count, parts, products, coupling, slope)
-                    _add_scaled(contexts[r], slope, n_classes, first, count, parts, gradient)
-                _add_scaled(grads[r], coupling, n_classes, first, count, parts, gradient)
+                    _differentiate(grads[r], first, r, shape, block)
+            _differentiate_votes(contexts, grads, first, count, shape, block)
             _scatter_block(
-                rows, permutation[window], above, window, first, count, parts, gradient, grad_weight, everywhere
+                grad_weight, rows, permutation[window], above, window, n_windows, first, count, shape, block, everywhere
             )
-            _dot_block(selected, gradient, n_classes, count, parts, products)
-            sums = simd.sum_each(products, 0)
-            simd.store(coupling, 0, sums)
+            total = simd.broadcast(weight.dtype.type(0.0))
+            for y in range(n_classes):
+                offset = y * lanes * parts
+                total = total + simd.dot_each(block.selected, offset, block.votes, offset, parts, shape[1])
+            simd.store(lane_values, 0, total)
             for t in range(count):
-                grad_value[window, first + t] = coupling[t]
+                grad_value[window, first + t] = lane_values[t]
         for y in range(n_classes):
-            flat = grad_weight[y, window].reshape(n_rows * size)
             for i in range(parts):
                 shared = simd.broadcast(padding) * simd.load(everywhere, y * parts + i)
                 for row in range(n_rows):
-                    simd.store(flat, row * parts + i, simd.load(flat, row * parts + i) + shared)
+                    place = ((y * n_windows + window) * n_rows + row) * parts + i
+                    simd.store(grad_weight, place, simd.load(grad_weight, place) + shared)
+
+
+@njit(cache=True, nogil=True)
+def _make_block(like: Any, n_classes: int, n_iterations: int, parts: int, n_selected: int) -> Any:
+    votes = simd.empty(n_classes * simd.lanes(like) * parts, like)
+    votes[:] = 0  # lanes without a graph are computed with, though never used
+    return _Block(
+        simd.empty(n_classes * parts, like),
+        simd.empty(n_selected, like),
+        votes,
+        simd.empty(n_iterations * n_classes, like),
+        simd.empty(n_iterations * n_classes, like),
+    )
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _sum_rows(weight: Any, window: int, padding: float, parts: int, base: Any) -> None:
+def _sum_rows(weight: Any, window: int, n_windows: int, padding: float, shape: Any, block: Any) -> None:
     """γ times the sum of all rows of W, for every class."""
-    n_classes, _, n_rows, size = weight.shape
-    for y in range(n_classes):
-        flat = weight[y, window].reshape(n_rows * size)
+    n_rows, parts = len(shape[0]) ** 2, len(shape[1])
+    for y in range(len(block.base) // parts // simd.lanes(weight)):
         for i in range(parts):
-            total = simd.load(flat, i)
+            place = (y * n_windows + window) * n_rows * parts + i
+            total = simd.load(weight, place)
             for row in range(1, n_rows):
-                total = total + simd.load(flat, row * parts + i)
-            simd.store(base, y * parts + i, simd.broadcast(padding) * total)
+                total = total + simd.load(weight, place + row * parts)
+            simd.store(block.base, y * parts + i, simd.broadcast(padding) * total)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _select_rows(
-    weight: Any, rows: Any, permutation: Any, window: int, first: int, count: int, parts: int, selected: Any
-) -> None:
-    """The sum of the rows of W that each graph's permutation selects, for every class."""
-    n_classes, _, n_rows, size = weight.shape
-    for y in range(n_classes):
-        flat = weight[y, window].reshape(n_rows * size)
-        for t in range(count):
-            chosen = rows[permutation[first + t]]
-            for i in range(parts):
-                total = simd.load(flat, simd.get(chosen, 0) * parts + i)
-                for a in range(1, len(chosen)):
-                    total = total + simd.load(flat, simd.get(chosen, a) * parts + i)
-                simd.store(selected, (y * simd.lanes(weight) + t) * parts + i, total)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _dot_votes(
-    vectors: Any, above: Any, selected: Any, base: Any, y: int, first: int, count: int, parts: int, products: Any
-) -> Any:
-    """û·x for one class, a graph in every lane; ``vectors`` holds x of all graphs and classes."""
-    lanes = simd.lanes(base)
-    n_classes = len(base) // lanes // parts
-    for t in range(count):
-        high = simd.broadcast(simd.get(above, first + t))
-        total = simd.broadcast(base.dtype.type(0.0))
-        for i in range(parts):
-            vote = simd.fma(high, simd.load(selected, (y * lanes + t) * parts + i), simd.load(base, y * parts + i))
-            total = simd.fma(vote, simd.load(vectors, ((first + t) * n_classes + y) * parts + i), total)
-        simd.store(products, t, total)
-    return simd.sum_each(products, 0)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _couple(
-    context: Any,
-    above: Any,
-    selected: Any,
-    base: Any,
-    first: int,
-    count: int,
-    parts: int,
-    products: Any,
-    coupling: Any,
-) -> None:
-    """The leaky softmax over classes of û·context, a graph in every lane; of zeros without a context."""
-    n_classes = len(coupling) // simd.lanes(coupling)
-    if len(context) == 0:
-        coupling[:] = 1 / (n_classes + 1)
-        return
-    zero = simd.broadcast(base.dtype.type(0.0))
-    top = zero
-    for y in range(n_classes):
-        logit = _dot_votes(context, above, selected, base, y, first, count, parts, products)
-        simd.store(coupling, y, logit)
-        top = simd.maximum(top, logit)
-    total = simd.exp(zero - top)
-    for y in range(n_classes):
-        share = simd.exp(simd.load(coupling, y) - top)
-        simd.store(coupling, y, share)
-        total = total + share
-    for y in range(n_classes):
-        simd.store(coupling, y, simd.load(coupling, y) / total)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _differentiate(
-    grad: Any,
-    above: Any,
-    selected: Any,
-    base: Any,
-    first: int,
-    count: int,
-    parts: int,
-    products: Any,
-    coupling: Any,
-    slope: Any,
-) -> None:
-    """The gradient for the logits, α_y (û_y·grad_y - Σ α û·grad), a graph in every lane."""
-    n_classes = len(coupling) // simd.lanes(coupling)
-    mean = simd.broadcast(base.dtype.type(0.0))
-    for y in range(n_classes):
-        gain = _dot_votes(grad, above, selected, base, y, first, count, parts, products)
-        simd.store(slope, y, gain)
-        mean = simd.fma(simd.load(coupling, y), gain, mean)
-    for y in range(n_classes):
-        simd.store(slope, y, simd.load(coupling, y) * (simd.load(slope, y) - mean))
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _add_scaled(vectors: Any, factors: Any, n_classes: int, first: int, count: int, parts: int, gradient: Any) -> None:
-    """Add factor · x to the votes' gradient, for every class and graph."""
-    lanes = simd.lanes(gradient)
-    for y in range(n_classes):
-        for t in range(count):
-            factor = simd.broadcast(simd.get(factors, y * lanes + t))
-            for i in range(parts):
-                place = (y * lanes + t) * parts + i
-                x = simd.load(vectors, ((first + t) * n_classes + y) * parts + i)
-                simd.store(gradient, place, simd.fma(factor, x, simd.load(gradient, place)))
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _scatter_block(
+def _make_votes(
+    weight: Any,
     rows: Any,
     permutation: Any,
     above: Any,
     window: int,
+    n_windows: int,
     first: int,
     count: int,
-    parts: int,
-    gradient: Any,
-    grad_weight: Any,
-    everywhere: Any,
+    shape: Any,
+    block: Any,
 ) -> None:
-    """Add the votes' gradient to the rows that were selected, and to the sum that goes to all rows."""
-    n_classes, _, n_rows, size = grad_weight.shape
-    lanes = simd.lanes(gradient)
-    for y in range(n_classes):
-        flat = grad_weight[y, window].reshape(n_rows * size)
-        for i in range(parts):
-            total = simd.load(everywhere, y * parts + i)
-            for t in range(count):
-                chosen = rows[permutation[first + t]]
-                g = simd.load(gradient, (y * lanes + t) * parts + i)
-                total = total + g
-                scaled = simd.broadcast(simd.get(above, first + t)) * g
-                for a in range(len(chosen)):
-                    place = simd.get(chosen, a) * parts + i
-                    simd.store(flat, place, simd.load(flat, place) + scaled)
-            simd.store(everywhere, y * parts + i, total)
+    """The sum of the selected rows of W and the vote of each graph, for every class."""
+    k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
+    for y in range(len(block.base) // parts // lanes):
+        corner = (y * n_windows + window) * k * k
+        for t in range(count):
+            chosen = rows[simd.get(permutation, first + t)]
+            high = simd.broadcast(simd.get(above, first + t))
+            for i in range(parts):
+                total = simd.load(weight, (corner + simd.get(chosen, 0)) * parts + i)
+                for a in range(1, k):
+                    total = total + simd.load(weight, (corner + simd.get(chosen, a)) * parts + i)
+                place = (y * lanes + t) * parts + i
+                if len(block.selected) > 0:
+                    simd.store(block.selected, place, total)
+                simd.store(block.votes, place, simd.fma(high, total, simd.load(block.base, y * parts + i)))
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _dot_block(selected: Any, gradient: Any, n_classes: int, count: int, parts: int, products: Any) -> None:
-    """Σ over classes of selected · gradient, unsummed over lanes: one vector per graph."""
-    lanes = simd.lanes(gradient)
-    for t in range(count):
-        total = simd.broadcast(gradient.dtype.type(0.0))
+def _dot_votes(vectors: Any, y: int, first: int, n_classes: int, shape: Any, block: Any) -> Any:
+    """û·x for class ``y``, a graph in every lane; ``vectors`` holds x of all graphs and classes."""
+    parts = len(shape[1])
+    start = (first * n_classes + y) * parts
+    return simd.dot_each(block.votes, y * simd.lanes(block.votes) * parts, vectors, start, n_classes * parts, shape[1])
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _couple(context: Any, first: int, r: int, shape: Any, block: Any) -> None:
+    """The leaky softmax over classes of û·context in iteration ``r``; of zeros without a context."""
+    n_classes = len(block.base) // len(shape[1]) // simd.lanes(block.base)
+    coupling, start = block.coupling, r * n_classes
+    if len(context) == 0:
         for y in range(n_classes):
+            simd.store(coupling, start + y, simd.broadcast(coupling.dtype.type(1 / (n_classes + 1))))
+        return
+    zero = simd.broadcast(coupling.dtype.type(0.0))
+    top = zero
+    for y in range(n_classes):
+        logit = _dot_votes(context, y, first, n_classes, shape, block)
+        simd.store(coupling, start + y, logit)
+        top = simd.maximum(top, logit)
+    total = simd.exp(zero - top)
+    for y in range(n_classes):
+        share = simd.exp(simd.load(coupling, start + y) - top)
+        simd.store(coupling, start + y, share)
+        total = total + share
+    for y in range(n_classes):
+        simd.store(coupling, start + y, simd.load(coupling, start + y) / total)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _differentiate(grad: Any, first: int, r: int, shape: Any, block: Any) -> None:
+    """The gradient for the logits of iteration ``r``, α_y (û_y·grad_y - Σ α û·grad)."""
+    n_classes = len(block.base) // len(shape[1]) // simd.lanes(block.base)
+    coupling, slope, start = block.coupling, block.slope, r * n_classes
+    mean = simd.broadcast(slope.dtype.type(0.0))
+    for y in range(n_classes):
+        gain = _dot_votes(grad, y, first, n_classes, shape, block)
+        simd.store(slope, start + y, gain)
+        mean = simd.fma(simd.load(coupling, start + y), gain, mean)
+    for y in range(n_classes):
+        simd.store(slope, start + y, simd.load(coupling, start + y) * (simd.load(slope, start + y) - mean))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _differentiate_votes(contexts: Any, grads: Any, first: int, count: int, shape: Any, block: Any) -> None:
+    """Overwrite the votes with their gradient, Σ over iterations of α · grad + slope · context."""
+    parts, lanes = len(shape[1]), simd.lanes(block.votes)
+    n_classes = len(block.base) // parts // lanes
+    for y in range(n_classes):
+        for t in range(count):
             for i in range(parts):
-                place = (y * lanes + t) * parts + i
-                total = simd.fma(simd.load(selected, place), simd.load(gradient, place), total)
-        simd.store(products, t, total)
+                place = ((first + t) * n_classes + y) * parts + i
+                total = simd.broadcast(simd.get(block.coupling, y * lanes + t)) * simd.load(grads[0], place)
+                for r in range(1, len(contexts)):
+                    factor = (r * n_classes + y) * lanes + t
+                    alpha, slope = simd.get(block.coupling, factor), simd.get(block.slope, factor)
+                    total = simd.fma(simd.broadcast(alpha), simd.load(grads[r], place), total)
+                    total = simd.fma(simd.broadcast(slope), simd.load(contexts[r], place), total)
+                simd.store(block.votes, (y * lanes + t) * parts + i, total)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _scatter_block(
+    grad_weight: Any,
+    rows: Any,
+    permutation: Any,
+    above: Any,
+    window: int,
+    n_windows: int,
+    first: int,
+    count: int,
+    shape: Any,
+    block: Any,
+    everywhere: Any,
+) -> None:
+    """Add the votes' gradient to the rows that were selected, and to the sum that goes to all rows."""
+    k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(grad_weight)
+    for y in range(len(everywhere) // parts // lanes):
+        corner = (y * n_windows + window) * k * k
+        for i in range(parts):
+            total = simd.load(everywhere, y * parts + i)
+            for t in range(count):
+                chosen = rows[simd.get(permutation, first + t)]
+                gradient = simd.load(block.votes, (y * lanes + t) * parts + i)
+                total = total + gradient
+                scaled = simd.broadcast(simd.get(above, first + t)) * gradient
+                for a in range(k):
+                    place = (corner + simd.get(chosen, a)) * parts + i
+                    simd.store(grad_weight, place, simd.load(grad_weight, place) + scaled)
+            simd.store(everywhere, y * parts + i, total)
