@@ -166,3 +166,25 @@ def test_nothing_to_combine_gives_no_cards(study: Study) -> None:
     assert combine([replace(study.explanations[0], templates=None)]) == []
     with pytest.raises(InputError, match="subjects for 1"):
         combine(study.explanations, study.tests[:1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effect", ["existence", "orientation"])
+def test_planted_nodes_are_found_over_many_seeds(effect: str) -> None:
+    precisions = []
+    for seed in range(8):
+        study = cross_validate(effect, seed=seed)
+        if study.area >= 0.95:
+            planted = [pattern.nodes for pattern in study.planted.truth]
+            cards = combine(study.explanations, study.tests)
+            assert all(card.verdict == "stable" for card in cards)
+            precisions += [node_precision(card.region_shares, planted) for card in cards]
+    assert len(precisions) >= 8
+    assert np.mean(precisions) >= 0.8
+
+
+@pytest.mark.slow
+def test_shuffled_labels_leave_no_stable_template_over_many_seeds() -> None:
+    for seed in range(100, 140):
+        study = cross_validate("orientation" if seed % 2 else "existence", seed=seed, shuffled=True)
+        assert "stable" not in [card.verdict for card in combine(study.explanations, study.tests)], seed

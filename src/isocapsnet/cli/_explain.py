@@ -177,8 +177,9 @@ def _draw(findings: _Findings, out: Path, console: Console) -> None:
     from isocapsnet.report.content import Attribution
     from isocapsnet.report.evidence import attribution_scene, card_scene
     from isocapsnet.report.figures import plot_connectome, plot_template, save_figure
+    from isocapsnet.report.figures.style import MUTED, colours_of
 
-    n_fits = max(1, findings.n_refits)
+    n_fits, palette = max(1, findings.n_refits), colours_of(len(findings.classes))
     scenes = {"edges": attribution_scene(Attribution(findings.edges, findings.randomization, n_fits), "edges")}
     try:
         for card in findings.cards:
@@ -192,7 +193,8 @@ def _draw(findings: _Findings, out: Path, console: Console) -> None:
             return
         for name, scene in scenes.items():
             sizes = 60 * scene.nodes / (scene.nodes.max() or 1.0)
-            brain = plot_connectome(findings.coordinates, scene.edges, node_sizes=sizes)
+            colours = [MUTED if code < 0 else palette[code] for code in scene.favours]
+            brain = plot_connectome(findings.coordinates, scene.edges, node_sizes=sizes, node_colours=colours)
             save_figure(brain, out / "figures", f"{name}-brain")
     except InputError as error:  # matplotlib or nilearn is not installed, and the tables do not need them
         console.print(escape(f"No figures: {error}"))
