@@ -7,7 +7,6 @@ from isocapsnet.functional import (
     IsomorphicMatch,
     PermutationCapsules,
     attend_to_votes,
-    capsule,
     dense_votes,
     dynamic_routing,
     permutation_matrices,
@@ -19,9 +18,8 @@ from isocapsnet.functional.kernels.eager import windows_of
 def literal_match(graphs: Tensor, templates: Tensor, stride: int = 1) -> IsomorphicMatch:
     """Eq. 1 with every ``P K Pᵀ - A`` in memory: ``(n_graphs, V, V)``, ``(c, k, k)`` to ``(n_graphs, c, n, n)``."""
     k = templates.shape[-1]
-    every = permutation_matrices(torch.arange(len(permutation_table(k)), device=graphs.device), k).to(
-        graphs.dtype
-    )  # (k!, k, k)
+    numbers = torch.arange(len(permutation_table(k)), device=graphs.device)
+    every = permutation_matrices(numbers, k).to(graphs.dtype)  # (k!, k, k)
     windows = windows_of(graphs, k, stride)
     flat = windows.reshape(-1, k, k)
     found = []
@@ -37,14 +35,5 @@ def literal_route(
 ) -> Tensor:
     """Routing with every capsule written out and every vote in memory, as :func:`isocapsnet.functional.route`."""
     votes = dense_votes(capsules.expand(), weight)
-    context = weight.new_zeros(len(votes), weight.shape[0], weight.shape[-1])
-    return dynamic_routing(lambda c: attend_to_votes(votes, c, over), context, iterations, scale)
-
-
-def stored_votes_route(
-    capsules: PermutationCapsules, weight: Tensor, iterations: int, scale: float, over: str = "classes"
-) -> Tensor:
-    """Routing with the sums of selected rows, but every vote in memory: the library's own way without a kernel."""
-    votes = capsule.permutation_votes(capsules, weight)
     context = weight.new_zeros(len(votes), weight.shape[0], weight.shape[-1])
     return dynamic_routing(lambda c: attend_to_votes(votes, c, over), context, iterations, scale)

@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from isocapsnet.functional import kernels
 
 BLOCK = """
 import sys
@@ -21,6 +24,19 @@ sys.meta_path.insert(0, Block())
 def run_without(blocked: set[str], code: str) -> subprocess.CompletedProcess:
     script = f"BLOCKED = {blocked!r}\n{BLOCK}\n{code}"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+
+
+def test_without_a_folder_for_compiled_code_the_match_is_eager_and_says_so(monkeypatch):
+    def fail(name):
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(kernels, "import_module", fail)
+    kernels.import_kernel.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR"):
+            assert kernels.pick_kernel(torch.zeros(1, 5, 5), torch.zeros(1, 3, 3)) is kernels.eager
+    finally:
+        kernels.import_kernel.cache_clear()
 
 
 @pytest.mark.parametrize("package", ["isocapsnet.functional", "isocapsnet.nn"])

@@ -5,6 +5,7 @@ A kernel of the match is a module with ``search`` and ``backward`` as in
 :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported when picked.
 """
 
+import warnings
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
@@ -36,4 +37,11 @@ def import_kernel(name: str) -> ModuleType | None:
     try:
         return import_module(f"{__name__}.{name}")
     except ImportError:
+        return None
+    except RuntimeError as error:  # Numba says so where it finds no folder for compiled code
+        warnings.warn(
+            f"The fused kernels cannot be used ({error}), so matching and routing will be slow; set NUMBA_CACHE_DIR to "
+            "a folder that can be written to.",
+            stacklevel=2,
+        )
         return None

@@ -1,0 +1,192 @@
+"""The benchmark suite of ``make bench``: literal, eager and fused side by side in one run, ratios first.
+
+``python benchmarks/cpu.py --output docs/performance/cpu.json``
+
+Every figure is taken in a process of its own (see ``measure.py``), the kernels in turn, so that whatever else the
+machine does meets them alike; the best round counts.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+# The shape that the bars are stated for: 64 graphs of 90 nodes, one template, forward and backward.
+BARS = {4: 100, 5: 150}  # times faster than the literal evaluation
+MEMORY_RATIO_BAR = 20
+SECONDS_BAR_K7, MEMORY_BAR_K7 = 4.0, 200.0
+EPOCH_BAR, EPOCH_MEMORY_BAR = 40, 1024.0
+# The literal evaluation holds the differences, their gradient and a copy.
+LITERAL_COPIES = 3.2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=HERE.parent / "docs" / "performance" / "cpu.json")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
+    arguments = parser.parse_args()
+    measure = Measure(arguments.threads, arguments.rounds)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    result = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
+    for name in arguments.only:
+        result[name] = SECTIONS[name](measure)
+        result["machine"] = describe_machine(arguments.threads)
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+class Measure:
+    """Runs ``measure.py`` and keeps the best of several rounds."""
+
+    def __init__(self, threads: int, rounds: int) -> None:
+        self.threads, self.rounds = threads, rounds
+
+    def __call__(self, what: str, **settings: Any) -> dict[str, float]:
+        return self.compare(what, {"": settings})[""]
+
+    def compare(self, what: str, variants: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+        """The best round of each variant; in each round they take turns."""
+        best: dict[str, dict[str, float]] = {}
+        for _ in range(self.rounds):
+            for name, settings in variants.items():
+                found = self._run(what, settings)
+                if name not in best or found["seconds"] < best[name]["seconds"]:
+                    best[name] = found
+        return best
+
+    def _run(self, what: str, settings: dict[str, Any]) -> dict[str, float]:
+        command = [sys.executable, str(HERE / "measure.py"), what, json.dumps(settings), f"--threads={self.threads}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+        return json.loads(done.stdout)
+
+
+def describe_machine(threads: int) -> dict[str, Any]:
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    packages = {name: version(name) for name in ("torch", "numba", "numpy")}
+    return {"cpu": model, "cores": os.cpu_count(), "threads": threads, "python": platform.python_version(), **packages}
+
+
+def available_gb() -> float:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 1024**2
+
+
+def measure_match(measure: Measure) -> list[dict[str, Any]]:
+    """Forward and backward of the match for every template size."""
+    rows = []
+    for k in range(1, 9):
+        kernels = [
+            *(["literal"] if k <= 5 else []),
+            *(["eager"] if k <= 7 else []),
+            "fused",
+        ]
+        factorial, side = 1, 90 - k + 1
+        for i in range(2, k + 1):
+            factorial *= i
+        needed = LITERAL_COPIES * 64 * side**2 * factorial * k * k * 4 / 1024**3
+        if "literal" in kernels and needed > available_gb():
+            print(f"k={k}: the literal evaluation needs {needed:.1f} GB, {available_gb():.1f} GB are free: left out")
+            kernels.remove("literal")
+        repeats = {"literal": 1, "eager": 2, "fused": 10 if k < 7 else 1}
+        found = measure.compare(
+            "match", {name: {"kernel": name, "kernel_size": k, "repeats": repeats[name]} for name in kernels}
+        )
+        rows.append({"kernel_size": k, **found})
+        print_match(rows[-1])
+    return rows
+
+
+def print_match(row: dict[str, Any]) -> None:
+    k, fused = row["kernel_size"], row["fused"]
+    text = f"k={k}: "
+    for name in ("literal", "eager"):
+        if name in row:
+            text += f"{row[name]['seconds'] / fused['seconds']:.0f}x faster than {name}, "
+    text += f"{fused['seconds'] * 1e3:.1f} ms, {fused['extra_mb']:.0f} MB extra"
+    if k in BARS and "literal" in row:
+        faster = row["literal"]["seconds"] / fused["seconds"]
+        leaner = row["literal"]["extra_mb"] / max(fused["extra_mb"], 1.0)
+        text += f" (bars: {BARS[k]}x {verdict(faster >= BARS[k])}, 1/{MEMORY_RATIO_BAR} of the memory "
+        text += f"{verdict(leaner >= MEMORY_RATIO_BAR)}: 1/{leaner:.0f})"
+    if k == 7:
+        text += f" (bars: {SECONDS_BAR_K7:g} s {verdict(fused['seconds'] < SECONDS_BAR_K7)}, {MEMORY_BAR_K7:g} MB "
+        text += f"{verdict(fused['extra_mb'] < MEMORY_BAR_K7)})"
+    print(text, flush=True)
+
+
+def verdict(met: bool) -> str:
+    return "met" if met else "MISSED"
+
+
+def measure_routing(measure: Measure) -> dict[str, Any]:
+    """Routing with weights per window."""
+    repeats = {"literal": 1, "eager": 2, "fused": 5}
+    row = measure.compare("routing", {name: {"kernel": name, "repeats": n} for name, n in repeats.items()})
+    for name in ("literal", "eager"):
+        print(f"routing: {row[name]['seconds'] / row['fused']['seconds']:.1f}x faster than {name}", flush=True)
+    return row
+
+
+def measure_epoch(measure: Measure) -> dict[str, Any]:
+    """An epoch of Iso-CapsNet with k = 4 over 50 training and 26 validation graphs."""
+    parameters = {"n_templates": 1, "kernel_size": 4}
+    row = measure.compare(
+        "epoch", {name: {"kernel": name, "parameters": parameters} for name in ("literal", "eager", "fused")}
+    )
+    faster, peak = row["literal"]["seconds"] / row["fused"]["seconds"], row["fused"]["peak_mb"]
+    print(
+        f"epoch: {faster:.0f}x faster than literal (bar {EPOCH_BAR}x {verdict(faster >= EPOCH_BAR)}), "
+        f"{row['fused']['seconds'] * 1e3:.0f} ms, process {peak:.0f} MB ({verdict(peak < EPOCH_MEMORY_BAR)})",
+        flush=True,
+    )
+    return row
+
+
+def measure_scaling(measure: Measure) -> dict[str, list[dict[str, Any]]]:
+    """Time and memory of the fused match over graphs, nodes and templates."""
+    sweeps = {
+        "n_graphs": [16, 32, 64, 128, 256],
+        "n_nodes": [45, 64, 90, 128, 181, 256],
+        "n_templates": [1, 2, 4, 8],
+    }
+    result: dict[str, list[dict[str, Any]]] = {}
+    for name, values in sweeps.items():
+        found = measure.compare("match", {str(value): {name: value} for value in values})
+        result[name] = [{"value": value, **found[str(value)]} for value in values]
+        print(f"{name}: " + ", ".join(f"{row['value']}: {row['seconds'] * 1e3:.1f} ms" for row in result[name]))
+    return result
+
+
+def measure_methods(measure: Measure) -> list[dict[str, Any]]:
+    """An epoch, or the fit where there are no epochs, of every method at its defaults."""
+    from isocapsnet.models import MODELS
+
+    rows = []
+    for method in MODELS:
+        rows.append({"method": method, **measure("epoch", method=method)})
+        print(f"{method}: {rows[-1]['seconds']:.3f} s, process {rows[-1]['peak_mb']:.0f} MB", flush=True)
+    return rows
+
+
+SECTIONS = {
+    "match": measure_match,
+    "routing": measure_routing,
+    "epoch": measure_epoch,
+    "scaling": measure_scaling,
+    "methods": measure_methods,
+}
+
+if __name__ == "__main__":
+    main()

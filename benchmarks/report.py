@@ -1,0 +1,246 @@
+"""Write ``docs/performance.md`` and its figures from the benchmarks' JSON: ``python benchmarks/report.py``."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+from matplotlib import pyplot as plt
+
+DOCS = Path(__file__).parents[1] / "docs"
+FIGURES = DOCS / "performance"
+COLORS = {"literal": "#b2442f", "eager": "#8a8a8a", "fused": "#2b6ca3"}
+
+HEAD = """# Performance
+
+How fast the isomorphic layer, routing and training are, and how the figures were taken. This page is written by
+`python benchmarks/report.py` from `docs/performance/cpu.json` and `docs/performance/gpu.json`; do not edit it.
+
+Three evaluations of the same equations are compared:
+
+- **literal**: Eq. 1 as it is written down. Windows by unfold, `windows[:, None] - P @ K @ Pᵀ` for all k! permutations,
+  norm, minimum, gradients by autograd. Routing with every capsule and every vote in memory.
+- **eager**: the library in plain torch. Correlations in chunks, gradients through the winner alone.
+- **fused**: the library's kernels, Numba on the CPU and Triton on CUDA devices. The default where they are installed.
+
+All times are forward and backward, to the templates. Memory is what was held at the peak beyond the inputs.
+"""
+
+
+def main() -> None:
+    cpu, gpu = (json.loads((FIGURES / f"{name}.json").read_text()) for name in ("cpu", "gpu"))
+    draw_sizes(cpu, gpu)
+    draw_scaling(cpu["scaling"])
+    (DOCS / "performance.md").write_text("\n".join([HEAD, *cpu_page(cpu), *gpu_page(gpu), WHY]))
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def megabytes(mb: float) -> str:
+    return f"{mb / 1024:.1f} GB" if mb >= 1024 else f"{mb:.0f} MB"
+
+
+def cell(row: dict[str, Any], kernel: str, key: str = "seconds") -> str:
+    if kernel not in row:
+        return "-"
+    return duration(row[kernel][key]) if key == "seconds" else megabytes(row[kernel][key])
+
+
+def ratio(row: dict[str, Any], kernel: str) -> str:
+    return f"{row[kernel]['seconds'] / row['fused']['seconds']:.0f}x" if kernel in row else "-"
+
+
+def cpu_page(result: dict[str, Any]) -> list[str]:
+    machine = result["machine"]
+    return [
+        "## CPU\n",
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}, numba "
+        f"{machine['numba']}. Command: `make bench`, which runs `python benchmarks/cpu.py` and this report. Every "
+        "figure is the best of several rounds, in each of which the kernels take turns in processes of their own.\n",
+        "### The match: 64 graphs of 90 nodes, one template\n",
+        '`python benchmarks/measure.py match \'{"kernel": "fused", "kernel_size": 4}\'` takes one figure.\n',
+        table(
+            [
+                "k",
+                "fused vs literal",
+                "fused vs eager",
+                "fused",
+                "eager",
+                "literal",
+                "memory fused",
+                "eager",
+                "literal",
+            ],
+            (
+                [
+                    str(row["kernel_size"]),
+                    ratio(row, "literal"),
+                    ratio(row, "eager"),
+                    *(cell(row, kernel) for kernel in ("fused", "eager", "literal")),
+                    *(cell(row, kernel, "extra_mb") for kernel in ("fused", "eager", "literal")),
+                ]
+                for row in result["match"]
+            ),
+        ),
+        "![Time of the match over template sizes](performance/sizes.svg)\n",
+        "### Routing: 64 graphs of 90 nodes, k = 4, 2 classes, 3 iterations, a weight matrix per window\n",
+        '`python benchmarks/measure.py routing \'{"kernel": "fused"}\'`\n',
+        table(
+            ["", "literal", "eager", "fused"],
+            [
+                ["time", *(cell(result["routing"], kernel) for kernel in ("literal", "eager", "fused"))],
+                ["memory", *(cell(result["routing"], kernel, "extra_mb") for kernel in ("literal", "eager", "fused"))],
+                ["fused is faster by", ratio(result["routing"], "literal"), ratio(result["routing"], "eager"), "1x"],
+            ],
+        ),
+        "### One epoch of Iso-CapsNet: k = 4, one template, 50 training and 26 validation graphs of 90 nodes\n",
+        '`python benchmarks/measure.py epoch \'{"kernel": "fused", "parameters": {"n_templates": 1}}\'`; optimiser, '
+        "decoder and validation included; the peak is that of the whole process.\n",
+        table(
+            ["", "literal", "eager", "fused"],
+            [
+                ["time", *(cell(result["epoch"], kernel) for kernel in ("literal", "eager", "fused"))],
+                ["peak", *(cell(result["epoch"], kernel, "peak_mb") for kernel in ("literal", "eager", "fused"))],
+                ["fused is faster by", ratio(result["epoch"], "literal"), ratio(result["epoch"], "eager"), "1x"],
+            ],
+        ),
+        "### Cost against size\n",
+        "`python benchmarks/cpu.py --only scaling`: time is linear in the number of windows and of templates, and no "
+        "memory depends on k!.\n",
+        "![Time and memory of the fused match over graphs, nodes and templates](performance/scaling.svg)\n",
+        "### Every method\n",
+        "An epoch over 50 training and 26 validation graphs of 90 nodes at the method's defaults, or the fit where "
+        "there are no epochs. `python benchmarks/cpu.py --only methods`\n",
+        table(
+            ["method", "time", "whole process"],
+            ([row["method"], duration(row["seconds"]), megabytes(row["peak_mb"])] for row in result["methods"]),
+        ),
+    ]
+
+
+def gpu_page(result: dict[str, Any]) -> list[str]:
+    versions, large = result["versions"], result["large"]
+    checked = sum(row["windows"] for row in result["correctness"])
+    clear = sum(row["clear_winners"] for row in result["correctness"])
+    wrong = sum(row["wrong_winners"] for row in result["correctness"])
+    worst = max(row["worst_distance_error"] for row in result["correctness"])
+    return [
+        "## GPU\n",
+        f"{result['device']}, torch {versions['torch']}, triton {versions['triton']}. Command: "
+        "`python benchmarks/gpu.py --output docs/performance/gpu.json`.\n",
+        "*Device* is the time of the same work replayed as a CUDA graph; *from Python* adds what torch's autograd and "
+        "the launches take on the host, about half a millisecond. The roofline is that of plain float32 arithmetic "
+        "(132 multiprocessors × 128 operations × 1.98 GHz): *operations done* are those that the kernel performs, "
+        "*literal operations* the k!·k² multiply-adds per window that they stand for.\n",
+        table(
+            [
+                "k",
+                "device",
+                "from Python",
+                "eager",
+                "literal",
+                "memory fused",
+                "literal",
+                "operations done",
+                "literal operations",
+            ],
+            (
+                [
+                    str(row["kernel_size"]),
+                    f"{row['replayed']['milliseconds']:.3g} ms",
+                    *(
+                        f"{row[kernel]['milliseconds']:.3g} ms" if kernel in row else "-"
+                        for kernel in ("fused", "eager", "literal")
+                    ),
+                    cell(row, "fused", "extra_mb"),
+                    cell(row, "literal", "extra_mb"),
+                    f"{row['roofline_fraction']:.0%}",
+                    f"{row['literal_roofline_fraction']:.0%}",
+                ]
+                for row in result["sizes"]
+            ),
+        ),
+        f"64 graphs of 400 nodes, k = 4, 8 templates (10 million windows): {large['fused']['milliseconds']:.1f} ms "
+        f"from Python, {megabytes(large['fused']['extra_mb'])}, most of it the result.\n",
+        f"Checked on the device against the eager kernel in float64, on {checked:,} windows of weighted, binary, "
+        f"rounded and constant graphs: {wrong} wrong winners among the {clear:,} windows whose best and second best "
+        f"correlation differ by more than 1e-4 ‖K‖ ‖A‖; largest error of a distance {worst:.0e} (‖K‖ + ‖A‖).\n",
+    ]
+
+
+WHY = """## Why it is fast
+
+‖PKPᵀ - A‖² = ‖K‖² + ‖A‖² - 2⟨PKPᵀ, A⟩, so only the best correlation is sought. Permutations that begin alike share
+most of theirs: walking the tree of prefixes costs six to eight operations per permutation on the CPU and some twenty on
+the GPU, instead of k². Windows lie in the lanes of a vector or the threads of a warp, and nothing but the winner is
+written. The distance is then taken from the winner's difference itself, so nothing is lost to cancellation, and
+gradients flow through the winner alone.
+
+Routing makes the votes anew in every iteration, a window's weights in the nearest cache while the graphs pass by,
+instead of storing graphs × classes × windows × capsule size of them.
+
+Results do not depend on the number of threads. The CPU kernels follow `torch.set_num_threads`. A template size that is
+used for the first time on a machine is compiled once, for about three seconds, and cached.
+"""
+
+
+def draw_sizes(cpu: dict[str, Any], gpu: dict[str, Any]) -> None:
+    """Milliseconds over k, on the CPU and on the GPU."""
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
+    series = {
+        name: (
+            [(row["kernel_size"], row[name]["seconds"] * 1e3) for row in cpu["match"] if name in row],
+            [
+                (row["kernel_size"], row["replayed" if name == "fused" else name]["milliseconds"])
+                for row in gpu["sizes"]
+                if name in row
+            ],
+        )
+        for name in COLORS
+    }
+    for name, both in series.items():
+        for axis, points in zip(axes, both, strict=True):
+            axis.plot(*zip(*points, strict=True), "o-", color=COLORS[name], label=name, markersize=4)
+    for axis, title in zip(axes, ("CPU", gpu["device"].removeprefix("NVIDIA ")), strict=True):
+        axis.set(title=title, xlabel="template size k", yscale="log")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("forward and backward, ms")
+    axes[0].legend(frameon=False)
+    save(figure, "sizes")
+
+
+def draw_scaling(scaling: dict[str, list[dict[str, Any]]]) -> None:
+    """Time over graphs, windows and templates, with the line through the origin and the largest."""
+    labels = {"n_graphs": "graphs", "n_nodes": "windows per graph", "n_templates": "templates"}
+    figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
+    for axis, (name, rows) in zip(axes, scaling.items(), strict=True):
+        x = [(row["value"] - 3) ** 2 if name == "n_nodes" else row["value"] for row in rows]
+        y = [row["seconds"] * 1e3 for row in rows]
+        axis.plot([0, x[-1]], [0, y[-1]], color="#cccccc", zorder=0)
+        axis.plot(x, y, "o", color=COLORS["fused"], markersize=4)
+        axis.set(xlabel=labels[name], xlim=(0, None), ylim=(0, None))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("forward and backward, ms")
+    save(figure, "scaling")
+
+
+def save(figure: Any, name: str) -> None:
+    # No date and fixed identifiers: the same data gives the same file.
+    matplotlib.rcParams["svg.hashsalt"] = name
+    figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
