@@ -187,6 +187,15 @@ def test_orthogonal_projection_of_symmetric_matrices_has_the_distance_of_the_eig
     torch.testing.assert_close(P @ P.T, torch.eye(k, dtype=P.dtype))
 
 
+@given(seeds, st.integers(2, 5))
+def test_orthogonal_projection_has_the_signs_nearest_to_the_identity(seed, k):
+    window, template = (m + m.T for m in random_tensor(seed, 2, k, k))
+    P = spectral_match(window[None], template[None], projection="orthogonal").matrix.squeeze((0, 1, 2, 3))
+    # ‖P - I‖² = 2k - 2 tr P, and tr P = Σ s_i u₁ᵢ·u₂ᵢ is largest with every term positive.
+    u1, u2 = torch.linalg.eigh(template).eigenvectors, torch.linalg.eigh(window).eigenvectors
+    torch.testing.assert_close(P.trace(), (u1 * u2).sum(0).abs().sum())
+
+
 def test_the_relaxation_is_not_zero_at_a_perfect_match():
     template = random_tensor(0, 4, 4)
     template = template + template.T
