@@ -46,7 +46,8 @@ format: install
 	$(BIN)/ruff check --fix $(CODE)
 
 bench: install
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/cpu.py --output docs/performance/cpu.json
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache isocapsnet-results
