@@ -25,7 +25,7 @@ def test_p_values_of_noise_are_uniform() -> None:
 def test_evidence_that_separates_has_the_smallest_p_value_and_none_has_the_largest() -> None:
     codes = np.repeat([0, 1], 10)
     evidence = np.stack([codes.astype(float), np.ones(20), -codes.astype(float)], axis=1)[:, None]
-    assert permutation_p_values(evidence, codes, 2, seed=0).tolist() == [1 / 1000, 1, 1]
+    assert permutation_p_values(evidence, codes, 2, seed=0).tolist() == pytest.approx([1 / 10_000, 1, 1], abs=2e-4)
 
 
 def _independent(rng: np.random.Generator, m: int) -> np.ndarray:
@@ -98,13 +98,12 @@ def test_turned_copies_have_one_shape_and_random_templates_have_none() -> None:
     [same] = agreement_of_shapes(turned, seed=0)
     assert same.value == pytest.approx(1, abs=1e-5)
     assert same.p_value <= LEVEL
-    chance = [
-        agreement_of_shapes(rng.normal(size=(4, 2, 4, 4)).astype(np.float32), seed=seed)[place].p_value
-        for seed in range(10)
-        for place in range(2)
+    smallest = [
+        min(found.p_value for found in agreement_of_shapes(rng.normal(size=(4, 2, 4, 4)).astype(np.float32), seed=seed))
+        for seed in range(12)
     ]
-    assert np.mean(np.array(chance) <= LEVEL) <= 0.15
-    assert 0.3 < np.mean(chance) < 0.7
+    assert np.mean(np.array(smallest) <= LEVEL) <= 0.1, "over both templates together"
+    assert 0.3 < np.mean(smallest) < 0.7
 
 
 def test_peaks_at_one_place_agree_and_peaks_at_random_places_do_not() -> None:

@@ -70,8 +70,8 @@ def agreement_of_shapes(
 ) -> list[Agreement]:
     """How alike fits are in each template, up to the order of its nodes.
 
-    The mean over pairs of fits of the cosine between best-aligned templates, against the same with the entries of every
-    template shuffled, the assignment to the reference included.
+    The mean over pairs of fits of the cosine between best-aligned templates, against the largest of these means over
+    the templates with the entries of every template shuffled, the assignment to the reference included.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def agreement_of_shapes(
     rng = np.random.default_rng(seed)
     flat = fits.reshape(*fits.shape[:2], -1)
     draws = (rng.permuted(flat, axis=2).reshape(fits.shape) for _ in range(_DRAWS))
-    null = np.stack([_similarity(draw, reference) for draw in draws], axis=1)
-    return [judge_agreement(*pair) for pair in zip(_similarity(fits, reference), null, strict=True)]
+    null = np.array([_similarity(draw, reference).max() for draw in draws])
+    return [judge_agreement(value, null) for value in _similarity(fits, reference)]
 
 
 def _similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from isocapsnet.explain.contrasts import contrast_members, effect_size, separati
 from isocapsnet.explain.explanation import Explanation, Templates, over_regions
 from isocapsnet.explain.stability import (
     LEVEL,
+    STABLE_LEVEL,
     agreement_of_places,
     combine_p_values,
     holm,
@@ -39,7 +40,7 @@ def combine(
 ) -> list[EvidenceCard]:
     """One card per template, from fits of one method on one dataset, each explained on graphs it did not see.
 
-    A template is called stable when it separates the classes of unseen graphs in most fits (p <= 0.05, labels shuffled
+    A template is called stable when it separates the classes of unseen graphs in most fits (p <= 0.01, labels shuffled
     within each fit, combined under any dependence and adjusted over the templates) and the fits agree on the regions
     better than 95 % of the same maps moved to random places.
 
@@ -265,8 +266,9 @@ def _judge(
     form = f"Its shape comes back {same_shape}."
     if shape.p_value > LEVEL:
         form = f"Its shape does not come back {same_shape}: read the regions, not the drawing of the template."
-    if p_value > LEVEL:
-        return "not stable", f"Not stable: it {separates}, which chance does too (p = {p_value:.3f})."
+    if p_value > STABLE_LEVEL:
+        doubt = f"which leaves chance as a reason (p = {p_value:.3f}; {STABLE_LEVEL} is asked for)"
+        return "not stable", f"Not stable: it {separates}, {doubt}."
     if places.p_value > LEVEL:
         return "not stable", f"Not stable: it {separates}, but at other regions each time {where}."
-    return "stable", f"Stable: it {separates} (p = {p_value:.3f}) and at the same regions {where}. {form}"
+    return "stable", f"Stable: it {separates} (p = {p_value:.4f}) and at the same regions {where}. {form}"

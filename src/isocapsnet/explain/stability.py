@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from isocapsnet.explain.cards import Agreement
 from isocapsnet.explain.contrasts import separation, shuffled_separations
 
-#: Level of every test.
+#: Level at which a single fit separates, and at which fits agree.
 LEVEL = 0.05
-#: Shufflings behind every p-value.
-N_DRAWS = 999
+#: Level of the verdict: strict, since a report holds many cards and "stable" is what will be quoted.
+STABLE_LEVEL = 0.01
+#: Shufflings behind the p-value of a fit, enough for the verdict's level with dozens of templates.
+N_DRAWS = 9999
+# Random places behind the agreement of maps.
+_N_PLACES = 999
 
 
 def permutation_p_values(
@@ -66,7 +70,7 @@ def agreement_of_places(maps: NDArray[np.float64], seed: int) -> Agreement:
     maps : array (n_fits, n_nodes)
     """
     n_fits, n_nodes = maps.shape
-    shifts = np.random.default_rng(seed).integers(n_nodes, size=(N_DRAWS, n_fits, 1))
+    shifts = np.random.default_rng(seed).integers(n_nodes, size=(_N_PLACES, n_fits, 1))
     moved = maps[np.arange(n_fits)[:, None], (np.arange(n_nodes) + shifts) % n_nodes]
     return judge_agreement(_mean_correlation(maps), _mean_correlation(moved))
 
