@@ -64,7 +64,9 @@ def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
     assert "6 test folds, p\u00a0=\u00a00.001 against chance" in sentence
 
 
-@pytest.mark.parametrize(("is_best", "words"), [(True, "linear beats every other"), (False, "inside the noise")])
+@pytest.mark.parametrize(
+    ("is_best", "words"), [(True, "linear beats every other"), (False, "none is marked as the best")]
+)
 def test_answer_marks_a_winner_only_when_there_is_one(is_best: bool, words: str) -> None:
     content = make_content(make_row("linear", 0.75, is_best=is_best), make_row("gcn", 0.6))
     assert any(words in sentence for sentence in prose.answer(content))

@@ -164,6 +164,8 @@ def test_missing_copy_of_the_data_leaves_numbers_for_names(folder: Path) -> None
     content = read_results(folder)
     assert any("no copy of the data" in note for note in content.notes)
     assert content.node_name(3) == "node 4"
+    (folder / "results.json").unlink()
+    assert read_results(folder).n_nodes == 90
     found = network_of(content).reconstructions
     assert found is not None and found.subjects[0].startswith("subject ")
     assert regions_table(content, network_of(content).cards[0], "card").rows[0][0].text == "node 21"
@@ -194,6 +196,16 @@ def test_folder_of_two_studies_is_about_the_one_of_results_json(folder: Path) ->
     content = read_results(folder)
     assert any("holds 2 studies" in note for note in content.notes)
     assert len(content.methods) == 4
+
+
+def test_failed_rows_have_their_own_parameters(tmp_path: Path) -> None:
+    data, store = make_data(), Store(tmp_path)
+    for parameters in ({}, {"kernel_size": 9}):
+        store.save_error(make_job(data, "isonn", 0, 0, parameters=parameters), {"reason": "no", "traceback": ""})
+    assert {m.label: m.parameters for m in read_results(tmp_path).methods} == {
+        "isonn": {},
+        "isonn[kernel_size=9]": {"kernel_size": 9},
+    }
 
 
 def test_only_failures_are_a_report_too(tmp_path: Path) -> None:

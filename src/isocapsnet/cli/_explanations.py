@@ -31,9 +31,11 @@ def add_explanations(
             except InputError as error:
                 notes.append(f"{method.label}: {error}")
                 continue
-            if len(explanation.classes) == len(record["classes"]):
-                found.append(explanation)
-                who.append(record["test"])
+            if len(explanation.classes) < len(record["classes"]):
+                notes.append(f"{method.label}: a fit that did not see every class in training is not explained.")
+                continue
+            found.append(explanation)
+            who.append(record["test"])
     if not found:
         return method
     first = found[0]

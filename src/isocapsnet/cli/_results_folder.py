@@ -18,6 +18,7 @@ from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.report.content import Content, Fit, Method, Sweep
+from isocapsnet.report.gallery import as_row
 
 Record = Mapping[str, Any]
 
@@ -86,8 +87,7 @@ def find_sweep(methods: Sequence[Method]) -> Sweep | None:
         parameter=parameter,
         values=[method.parameters[parameter] for method in members],
         metrics={
-            metric: np.array([list(method.row["metrics"][metric].values()) for method in members], dtype=float)
-            for metric in _SWEEP_METRICS
+            metric: np.array([as_row(method.row["metrics"][metric]) for method in members]) for metric in _SWEEP_METRICS
         },
         seconds=np.array([method.row["seconds"] for method in members], dtype=float),
     )
@@ -196,11 +196,7 @@ def _read_method(
 ) -> Method:
     """One row of the table with its fits."""
     found = [records[fold["key"]] for fold in row["folds"]]
-    jobs = [record["job"] for record in found]
-    jobs += [
-        e["job"] for e in errors if row["method"].startswith(method_label(e["job"]["method"], e["job"]["parameters"]))
-    ]
-    job = jobs[0] if jobs else {"method": row["method"], "parameters": {}, "space": {}}
+    job = next(item["job"] for item in [*found, *errors] if item in found or _is_of(item["job"], row["method"]))
     return Method(
         row=row,
         name=job["method"],
@@ -208,6 +204,12 @@ def _read_method(
         space=job["space"],
         fits=[_read_fit(folder / "artifacts" / record["key"], record, notes) for record in found],
     )
+
+
+def _is_of(job: Mapping[str, Any], label: str) -> bool:
+    """Whether a job is of the row with this label, which may have a remark (another version, say) at its end."""
+    name = method_label(job["method"], job["parameters"])
+    return label == name or label.startswith(f"{name} (")
 
 
 def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:

@@ -1,5 +1,7 @@
 """``isocapsnet report``: a results folder as one HTML page, and its figures as files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -37,16 +39,25 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
 
     def save(illustration: Illustration) -> None:
         if figures is not None:
-            saved.extend(save_figure(illustration.figure, figures, illustration.name))
+            with _writing(figures):
+                saved.extend(save_figure(illustration.figure, figures, illustration.name))
 
-    try:
-        # Before the work, so that nobody waits for a page that has no place.
+    # Before the work, so that nobody waits for a page that has no place.
+    with _writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with make_console().status(f"Drawing {folder}"):
-            page = render(read_results(folder, created=date.today().isoformat()), save)
+    with make_console().status(f"Drawing {folder}"):
+        page = render(read_results(folder, created=date.today().isoformat()), save)
+    with _writing(target):
         target.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{error.filename or target} cannot be written: {error.strerror}.") from error
     click.echo(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)")
     if figures is not None:
         click.echo(f"Figures: {len(saved)} files in {figures}")
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Say in one sentence why something cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{error.filename or target} cannot be written: {error.strerror}.") from error

@@ -124,6 +124,7 @@ class Method:
 
     @property
     def label(self) -> str:
+        """The method as tables name it, with its parameters."""
         return str(self.row["method"])
 
     @cached_property
@@ -143,10 +144,12 @@ class Method:
 
     @property
     def n_repeats(self) -> int:
+        """Repeats of the cross-validation in which the method was fitted."""
         return len({fit.repeat for fit in self.fits})
 
     @property
     def histories(self) -> list[Sequence[Mapping[str, Any]]]:
+        """Of the fits that have one."""
         return [fit.history for fit in self.fits if fit.history]
 
     @property
@@ -212,7 +215,15 @@ class Content:
 
     @property
     def n_failed(self) -> int:
+        """Jobs among them that failed."""
         return sum(method.row["failed"] for method in self.methods)
 
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of each graph, from whatever knows; 0 where nothing does."""
+        sizes = [len(self.node_names), int(self.results["passport"].get("n_nodes") or 0)]
+        return max(sizes + [len(m.attribution.edges) for m in self.methods if m.attribution is not None])
+
     def node_name(self, node: int) -> str:
+        """The region's name, or its number where there are no names."""
         return self.node_names[node] if node < len(self.node_names) else f"node {node + 1}"

@@ -204,7 +204,7 @@ def _float(value: float | None) -> float:
 
 def _chance_band(content: Content) -> float | None:
     """Half the width in which an uninformative method's mean lies 95 times in 100: what power one half would show."""
-    fits = next((method.fits for method in content.methods if method.fits), ())
+    fits = max((method.fits for method in content.methods), key=len, default=())
     if len(fits) < 2:
         return None
     counts = [np.bincount(fit.labels, minlength=len(content.classes)) for fit in fits]

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
@@ -32,7 +31,7 @@ def render(content: Content, on_figure: Callable[[gallery.Illustration], None] =
         "comparison_figures": [album.add(drawn) for drawn in _comparison_figures(content)],
         "results_table": tables.results_table(content),
         "pairs_table": tables.pairs_table(content),
-        "unlabelled": prose.listing([m.label for m in content.methods if m.row["use_unlabeled"]] or [""]),
+        "unlabelled": prose.listing([m.label for m in content.methods if m.row["use_unlabeled"]]),
         "audit_figure": audit and album.add(audit),
         "audit_table": tables.audit_table(content),
         "sweep_figure": sweep and album.add(sweep),
@@ -58,7 +57,7 @@ def render(content: Content, on_figure: Callable[[gallery.Illustration], None] =
         "reproduction": sections.reproduction_facts(content),
         "methods_text": prose.methods_text(content),
         "bibtex": bibtex(method.name for method in content.methods),
-        "node_names": [content.node_name(node) for node in range(_count_nodes(content))],
+        "node_names": [content.node_name(node) for node in range(content.n_nodes)],
     }
     context["sections"] = _sections(context)
     return _fill(context)
@@ -81,13 +80,6 @@ def _comparison_figures(content: Content) -> list[gallery.Illustration]:
     if not content.methods:
         return []
     return [gallery.comparison(content), gallery.comparison(content, "accuracy"), gallery.folds(content)]
-
-
-def _count_nodes(content: Content) -> int:
-    """As many as anything that is drawn refers to."""
-    sizes = [len(content.node_names), int(content.results["passport"].get("n_nodes") or 0)]
-    sizes += [m.reconstructions.inputs.shape[1] for m in content.methods if m.reconstructions is not None]
-    return int(np.max(sizes))
 
 
 def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:

@@ -87,7 +87,7 @@ def answer(content: Content) -> list[str]:
         sentences.append(
             f"{best['method']} beats every other method."
             if best["is_best"]
-            else "No method beats all others, so the order in which they are listed lies inside the noise."
+            else "No method beats every other one, so none is marked as the best."
         )
     sentences += _against_reference(content, rows)
     sentences += _power(content.results.get("detectable"))
@@ -97,6 +97,7 @@ def answer(content: Content) -> list[str]:
 
 
 def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The answer in one sentence, from the tests against chance."""
     above = [row["method"] for row in rows if row["p_chance"] is not None and row["p_chance"] <= LEVEL]
     if all(len(row["folds"]) < 2 for row in rows):
         return "Not decided: a single test fold shows no more than its own interval."
@@ -141,11 +142,11 @@ def _turned(values: Mapping[str, float | None]) -> dict[str, float | None]:
     return {"mean": flip["mean"], "low": flip["high"], "high": flip["low"]}
 
 
-def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
-    if not detectable or detectable.get("above_chance") is None or detectable.get("between_methods") is None:
+def _power(detectable: Mapping[str, Any] | None) -> list[str]:
+    """What the run would have missed; nothing where that is not known."""
+    above, between = ((detectable or {}).get(name) for name in ("above_chance", "between_methods"))
+    if detectable is None or above is None or between is None:
         return []
-    above, between = detectable["above_chance"], detectable["between_methods"]
-    assert above is not None and between is not None
     if above >= 1:
         return ["With this few graphs and folds, hardly any effect could be shown (80 % power)."]
     return [

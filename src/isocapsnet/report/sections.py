@@ -109,21 +109,18 @@ def _method_facts(method: Method) -> list[tuple[str, str]]:
 def list_cards(content: Content, album: Album) -> list[CardPart]:
     """The evidence cards of all methods: their templates, then their edges."""
     cards = []
-    n_nodes = len(content.node_names) or int(content.results["passport"].get("n_nodes") or 0)
     for method in content.methods:
-        slug = f"card-{gallery.as_slug(method.label)}"
-        cards += [_template_card(content, album, method, card, n_nodes, slug) for card in method.cards]
+        cards += [_template_card(content, album, method.label, card) for card in method.cards]
     for method in content.methods:
         if method.attribution is not None:
             cards.append(_edge_card(content, album, method.label, method.attribution))
     return cards
 
 
-def _template_card(
-    content: Content, album: Album, method: Method, card: Mapping[str, Any], n_nodes: int, slug: str
-) -> CardPart:
-    title, name = f"{method.label}, template {card['template'] + 1}", f"{slug}-{card['template'] + 1}"
-    scene = card_scene(card, n_nodes, title)
+def _template_card(content: Content, album: Album, label: str, card: Mapping[str, Any]) -> CardPart:
+    title = f"{label}, template {card['template'] + 1}"
+    name = f"card-{gallery.as_slug(label)}-{card['template'] + 1}"
+    scene = card_scene(card, content.n_nodes, title)
     brain = gallery.on_brain(content, scene, name=f"{name}-brain")
     return CardPart(
         id=name,

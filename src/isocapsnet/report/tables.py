@@ -17,6 +17,8 @@ _ROWS_AT_A_GLANCE = 3
 
 @dataclass(frozen=True)
 class Column:
+    """A heading; a numeric column is aligned right and sorted by its cells' values."""
+
     name: str
     numeric: bool = False
 
