@@ -66,12 +66,12 @@ def card_scene(card: Mapping[str, Any], n_nodes: int, title: str) -> Scene:
     return Scene(title, card["sentence"], nodes, favours, edges)
 
 
-def attribution_scene(attribution: Attribution, title: str) -> Scene:
-    """The strongest edges of an attribution, and the nodes that they meet in."""
+def attribution_scene(attribution: Attribution, title: str, *, remark: str = "") -> Scene:
+    """The strongest edges of an attribution, and the nodes that they meet in; ``remark`` is added to the sentence."""
     edges = np.asarray(attribution.edges, dtype=float).copy()
     np.fill_diagonal(edges, 0.0)
     strengths = np.sort(np.abs(edges[np.triu_indices(len(edges), k=1)]))[::-1]
     weakest = strengths[min(_STRONGEST_EDGES, len(strengths)) - 1] if len(strengths) else 0.0
     edges[np.abs(edges) < max(weakest, 1e-300)] = 0.0
-    sentence = f"The {int(np.count_nonzero(np.triu(edges)))} edges that separate the classes most."
+    sentence = f"The {int(np.count_nonzero(np.triu(edges)))} edges that separate the classes most.{remark}"
     return Scene(title, sentence, np.abs(edges).sum(axis=1), np.full(len(edges), -1), edges)

@@ -113,7 +113,7 @@ def list_cards(content: Content, album: Album) -> list[CardPart]:
         cards += [_template_card(content, album, method.label, card) for card in method.cards]
     for method in content.methods:
         if method.attribution is not None:
-            cards.append(_edge_card(content, album, method.label, method.attribution))
+            cards.append(_edge_card(content, album, method, method.attribution))
     return cards
 
 
@@ -135,9 +135,11 @@ def _template_card(content: Content, album: Album, label: str, card: Mapping[str
     )
 
 
-def _edge_card(content: Content, album: Album, label: str, attribution: Attribution) -> CardPart:
-    name = f"card-{gallery.as_slug(label)}-edges"
-    scene = attribution_scene(attribution, f"{label}, edges")
+def _edge_card(content: Content, album: Album, method: Method, attribution: Attribution) -> CardPart:
+    name = f"card-{gallery.as_slug(method.label)}-edges"
+    # Scores jump where another permutation wins, and no gradient sees a jump.
+    remark = " Their order was tested; in a network that matches templates their signs are not reliable."
+    scene = attribution_scene(attribution, f"{method.label}, edges", remark=remark if method.cards else "")
     brain = gallery.on_brain(content, scene, name=f"{name}-brain")
     learned = abs(attribution.randomization) < _LIKE_UNTRAINED
     return CardPart(
