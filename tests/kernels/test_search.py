@@ -13,8 +13,8 @@ DEVICES = [
     pytest.param("cpu", marks=pytest.mark.skipif(import_kernel("cpu") is None, reason="numba is not installed")),
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")),
 ]
-# (n_graphs, extra nodes beyond k, n_templates, stride): one window, odd sizes, more windows than a vector has lanes.
-SHAPES = [(1, 0, 1, 1), (3, 4, 2, 1), (2, 9, 1, 2), (2, 17, 2, 3)]
+# (n_graphs, extra nodes beyond k, n_templates, stride): one window, odd sizes, rows longer than a vector.
+SHAPES = [(1, 0, 1, 1), (3, 4, 2, 1), (2, 9, 1, 2), (2, 17, 2, 3), (1, 20, 1, 1)]
 
 
 def draw(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -59,7 +59,7 @@ def assert_equal_search(kernel, graphs: Tensor, templates: Tensor, stride: int, 
 def test_search_equals_eager(device, dtype, k):
     generator = torch.Generator().manual_seed(k)
     for (b, extra, c, stride), kind in itertools.product(SHAPES, ["weighted", "binary", "sparse"]):
-        if k == 7 and extra > 9:
+        if k == 7 and kind != "weighted" and extra > 9:
             continue
         graphs = draw(kind, (b, k + extra, k + extra), dtype, generator)
         templates = draw("weighted", (c, k, k), dtype, generator)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -60,7 +62,9 @@ def test_an_error_in_a_helper_thread_is_raised(set_threads):
     set_threads(2)
 
     def fail(start, stop):
-        raise ZeroDivisionError
+        if threading.current_thread() is not threading.main_thread():
+            raise ZeroDivisionError
+        time.sleep(0.02)  # leave something to the helper
 
     with pytest.raises(ZeroDivisionError):
         parallel_ranges(fail, 10)
