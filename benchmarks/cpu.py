@@ -8,6 +8,7 @@ machine does meets them alike; the best round counts.
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -87,15 +88,8 @@ def measure_match(measure: Measure) -> list[dict[str, Any]]:
     """Forward and backward of the match for every template size."""
     rows = []
     for k in range(1, 9):
-        kernels = [
-            *(["literal"] if k <= 5 else []),
-            *(["eager"] if k <= 7 else []),
-            "fused",
-        ]
-        factorial, side = 1, 90 - k + 1
-        for i in range(2, k + 1):
-            factorial *= i
-        needed = LITERAL_COPIES * 64 * side**2 * factorial * k * k * 4 / 1024**3
+        kernels = ["literal"] * (k <= 5) + ["eager"] * (k <= 7) + ["fused"]
+        needed = LITERAL_COPIES * 64 * (90 - k + 1) ** 2 * math.factorial(k) * k * k * 4 / 1024**3
         if "literal" in kernels and needed > available_gb():
             print(f"k={k}: the literal evaluation needs {needed:.1f} GB, {available_gb():.1f} GB are free: left out")
             kernels.remove("literal")
