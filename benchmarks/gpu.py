@@ -1,14 +1,16 @@
-"""The isomorphic match on a GPU: is it right, how long does it take, how much memory, how near to the roofline?
+"""The match and routing on a GPU: are they right, how long do they take, how much memory, how near to the roofline?
 
 ``python benchmarks/gpu.py --output gpu.json`` needs torch, Triton and a CUDA device, nothing else.
 """
 
 import argparse
+import itertools
 import json
 import math
 import platform
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,7 +18,8 @@ from unittest import mock
 import torch
 import triton
 
-from isocapsnet.functional import isomorphic_match
+from isocapsnet.functional import PermutationCapsules, isomorphic_match, route
+from isocapsnet.functional.capsule import attend_to_votes, dynamic_routing, permutation_votes
 from isocapsnet.functional.kernels import cuda, eager
 from literal import literal_match
 
@@ -37,6 +40,8 @@ def main() -> None:
     result = {
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()},
+        "routing_correctness": check_routing(),
+        "routing": [measure_routing(**size) for size in ROUTING],
         "correctness": [check(k, arguments.checks if k < 8 else 3) for k in range(1, 9)],
         "sizes": [measure(k) for k in range(1, 9)],
         "large": measure(4, n_nodes=400, n_templates=8),
@@ -50,6 +55,14 @@ SCALING: list[dict[str, int]] = [
     *({"n_graphs": b} for b in (16, 64, 256)),
     *({"n_nodes": v} for v in (50, 90, 200, 400)),
     *({"n_templates": c} for c in (1, 2, 4, 8)),
+]
+
+ROUTING: list[dict[str, int]] = [
+    {"n_nodes": 90, "n_templates": 4},
+    {"n_nodes": 200, "n_templates": 1},
+    {"n_nodes": 400, "n_templates": 1},
+    {"n_nodes": 20, "n_templates": 1},
+    {"n_nodes": 20, "n_templates": 1, "n_graphs": 8},
 ]
 
 
@@ -137,6 +150,66 @@ def operations(k: int) -> int:
     return max(1, math.factorial(k) // 24) * (leaves + 4 * 24)
 
 
+def draw_routing(
+    n_graphs: int, n_nodes: int, n_templates: int, k: int, n_classes: int, size: int, dtype: torch.dtype
+) -> tuple[PermutationCapsules, torch.Tensor]:
+    """Capsules of random windows, and a weight matrix for each of them."""
+    n = n_nodes - k + 1
+    value = torch.randn(n_graphs, n_templates, n, n, dtype=dtype, device="cuda", requires_grad=True)
+    permutation = torch.randint(math.factorial(k), value.shape, device="cuda")
+    weight = torch.randn(n_classes, n_templates, n * n, k * k, size, dtype=dtype, device="cuda")
+    return PermutationCapsules(value, permutation, -0.1, k), (0.3 * weight).requires_grad_()
+
+
+def check_routing() -> dict[str, Any]:
+    """Compare capsules and gradients with routing over stored votes in float64, and a second run with the first."""
+    worst = {"float32": 0.0, "float64": 0.0}
+    sizes = list(itertools.product(range(1, 6), [(1, 1, 5), (7, 3, 16), (33, 2, 5), (70, 2, 16)]))
+    n_different = 0
+    for case, (k, (n_graphs, n_classes, size)) in enumerate(sizes):
+        name, iterations = list(worst)[case % 3 == 0], 1 + (case + k) % 3
+        capsules, weight = draw_routing(
+            n_graphs, k + 1 + case % 4, 1 + case % 2, k, n_classes, size, getattr(torch, name)
+        )
+        upstream = torch.randn(n_graphs, n_classes, size, dtype=torch.float64, device="cuda")
+        mine, again = (route_and_differentiate(capsules, weight, iterations, upstream) for _ in range(2))
+        n_different += not all(map(torch.equal, mine, again))
+        double = capsules._replace(value=capsules.value.detach().double().requires_grad_())
+        expected = route_and_differentiate(
+            double, weight.detach().double().requires_grad_(), iterations, upstream, stored=True
+        )
+        errors = [((m - e).norm() / e.norm()).item() for m, e in zip(mine, expected, strict=True)]
+        worst[name] = max(worst[name], *errors)
+    return {"cases": len(sizes), "worst_error": worst, "differs_on_second_run": n_different}
+
+
+def route_and_differentiate(
+    capsules: PermutationCapsules, weight: torch.Tensor, iterations: int, upstream: torch.Tensor, stored: bool = False
+) -> tuple[torch.Tensor, ...]:
+    """The class capsules and the gradients for values and weights; ``stored``: over votes held in memory."""
+    if stored:
+        attend = partial(attend_to_votes, permutation_votes(capsules, weight))
+        found = dynamic_routing(attend, torch.zeros_like(upstream), iterations, 0.3)
+    else:
+        found = route(capsules, weight, iterations, 0.3)
+    return found, *torch.autograd.grad(found, (capsules.value, weight), upstream.to(weight.dtype))
+
+
+def measure_routing(n_nodes: int, n_templates: int, n_graphs: int = N_GRAPHS) -> dict[str, Any]:
+    """Milliseconds and MB of three iterations and their gradients: fused, and over stored votes."""
+    capsules, weight = draw_routing(n_graphs, n_nodes, n_templates, 4, 2, 16, torch.float32)
+    scale = capsules.value[0].numel() ** -0.5
+
+    def run() -> None:
+        capsules.value.grad = weight.grad = None
+        route(capsules, weight, 3, scale).sum().backward()
+
+    kernels = {"fused": timed(run), "replayed": timed(captured(run))}
+    with mock.patch("isocapsnet.functional.capsule.pick_routing", return_value=None):
+        kernels["stored"] = timed(run, repeats=10)
+    return {"n_graphs": n_graphs, "n_nodes": n_nodes, "n_templates": n_templates, **kernels}
+
+
 def captured(run: Callable[[], None]) -> Callable[[], None]:
     """The same work as one CUDA graph: what it takes without Python."""
     stream = torch.cuda.Stream()
@@ -188,6 +261,10 @@ def report(result: dict[str, Any]) -> None:
     print(f"V=400, k=4, c=8: {large['milliseconds']:.2f} ms (bar 25), {large['extra_mb']:.0f} MB")
     for row in result["correctness"]:
         print(row)
+    print(result["routing_correctness"])
+    for row in result["routing"]:
+        print({key: value if isinstance(value, int) else round(value["milliseconds"], 3) for key, value in row.items()})
+        print("   MB", {key: round(row[key]["extra_mb"]) for key in ("fused", "stored")})
     for row in result["scaling"]:
         print({key: row[key] for key in ("n_graphs", "n_nodes", "n_templates")}, row["replayed"])
 

@@ -176,6 +176,31 @@ def gpu_page(result: dict[str, Any]) -> list[str]:
         f"Checked on the device against the eager kernel in float64, on {checked:,} windows of weighted, binary, "
         f"rounded and constant graphs: {wrong} wrong winners among the {clear:,} windows whose best and second best "
         f"correlation differ by more than 1e-4 ‖K‖ ‖A‖; largest error of a distance {worst:.0e} (‖K‖ + ‖A‖).\n",
+        *(gpu_routing(result) if "routing" in result else []),
+    ]
+
+
+def gpu_routing(result: dict[str, Any]) -> list[str]:
+    checked = result["routing_correctness"]
+    return [
+        "### Routing: k = 4, 2 classes of 16 entries, 3 iterations, a weight matrix per window\n",
+        "*Stored* is routing in plain torch, over capsules and votes held in memory.\n",
+        table(
+            ["graphs, nodes, templates", "device", "from Python", "stored", "memory fused", "stored"],
+            (
+                [
+                    f"{row['n_graphs']}, {row['n_nodes']}, {row['n_templates']}",
+                    *(f"{row[kernel]['milliseconds']:.3g} ms" for kernel in ("replayed", "fused", "stored")),
+                    cell(row, "fused", "extra_mb"),
+                    cell(row, "stored", "extra_mb"),
+                ]
+                for row in result["routing"]
+            ),
+        ),
+        f"Checked in {checked['cases']} cases of k = 1 to 5 against stored votes in float64, capsules and gradients: "
+        f"largest relative error {checked['worst_error']['float32']:.0e} in float32 and "
+        f"{checked['worst_error']['float64']:.0e} in float64; {checked['differs_on_second_run']} cases gave other bits "
+        "on a second run.\n",
     ]
 
 

@@ -8,16 +8,23 @@ import torch
 from isocapsnet.functional import PermutationCapsules, capsule, route
 from isocapsnet.functional.kernels import import_kernel, pick_routing
 
-pytestmark = pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
+CPU = pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+DEVICES = [pytest.param("cpu", marks=CPU), pytest.param("cuda", marks=CUDA)]
 
 
-def draw_problem(seed, dtype, n_graphs, n_classes, n_templates, n, k, size):
+def draw_problem(seed, dtype, n_graphs, n_classes, n_templates, n, k, size, device="cpu"):
     generator = torch.Generator().manual_seed(seed)
     shape = (n_graphs, n_templates, n, n)
-    value = torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
+    value = torch.randn(shape, generator=generator, dtype=dtype)
     permutation = torch.randint(math.factorial(k), shape, generator=generator)
     weight = torch.randn(n_classes, n_templates, n * n, k * k, size, generator=generator, dtype=dtype)
-    return value, permutation, (0.3 * weight).requires_grad_()
+    return move((value, permutation, 0.3 * weight), device)
+
+
+def move(problem, device):
+    value, permutation, weight = (x.detach().to(device) for x in problem)
+    return value.requires_grad_(), permutation, weight.requires_grad_()
 
 
 def capsules_and_gradients(value, permutation, weight, k, iterations, padding):
@@ -26,35 +33,43 @@ def capsules_and_gradients(value, permutation, weight, k, iterations, padding):
     return capsules.detach(), *torch.autograd.grad(capsules, (value, weight), upstream.view_as(capsules))
 
 
+def over_stored_votes(monkeypatch, problem, *arguments):
+    """The same over stored votes, on the CPU."""
+    with monkeypatch.context() as patch:
+        patch.setattr(capsule, "pick_routing", lambda weight: None)
+        return capsules_and_gradients(*move(problem, "cpu"), *arguments)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 8), (torch.float64, 16), (torch.float32, 16)])
-def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, iterations, dtype, size):
+def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, device, iterations, dtype, size):
     tolerance = {"atol": 1e-11, "rtol": 1e-8} if dtype == torch.float64 else {"atol": 2e-5, "rtol": 1e-4}
     generator = torch.Generator().manual_seed(iterations)
     for seed in range(40):
         b, y, c, n, k = (int(torch.randint(1, high, (), generator=generator)) for high in (36, 5, 4, 6, 7))
         n += 1  # a single window counts as shared weights, which are routed in another way
         padding = [-0.1, 0.0, -1.0, 0.5][seed % 4]
-        problem = draw_problem(seed, dtype, b, y, c, n, k, size)
+        problem = draw_problem(seed, dtype, b, y, c, n, k, size, device)
         assert pick_routing(problem[2]) is not None
         fused = capsules_and_gradients(*problem, k, iterations, padding)
-        with monkeypatch.context() as patch:
-            patch.setattr(capsule, "pick_routing", lambda weight: None)
-            eager = capsules_and_gradients(*problem, k, iterations, padding)
+        eager = over_stored_votes(monkeypatch, problem, k, iterations, padding)
         for mine, theirs in zip(fused, eager, strict=True):
-            torch.testing.assert_close(mine, theirs, **tolerance)
+            torch.testing.assert_close(mine.cpu(), theirs, **tolerance)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_gradients_are_those_of_the_capsules(iterations):
-    value, permutation, weight = draw_problem(0, torch.float64, 3, 2, 1, 2, 2, 8)
+def test_gradients_are_those_of_the_capsules(device, iterations):
+    value, permutation, weight = draw_problem(0, torch.float64, 3, 2, 1, 2, 2, 8, device)
     torch.autograd.gradcheck(
         lambda v, w: route(PermutationCapsules(v, permutation, -0.1, 2), w, iterations, scale=0.5), (value, weight)
     )
 
 
-def test_routing_takes_non_contiguous_capsules_and_weights():
-    value, permutation, weight = draw_problem(1, torch.float64, 4, 2, 2, 3, 3, 8)
+@pytest.mark.parametrize("device", DEVICES)
+def test_routing_takes_non_contiguous_capsules_and_weights(device):
+    value, permutation, weight = draw_problem(1, torch.float64, 4, 2, 2, 3, 3, 8, device)
     expected = capsules_and_gradients(value, permutation, weight, 3, 2, -0.1)
     strided = [
         value.detach().transpose(2, 3).contiguous().transpose(2, 3).requires_grad_(),
@@ -66,29 +81,51 @@ def test_routing_takes_non_contiguous_capsules_and_weights():
         assert torch.equal(mine, theirs)
 
 
-def test_large_logits_do_not_overflow(monkeypatch):
-    value, permutation, weight = draw_problem(2, torch.float64, 5, 3, 1, 3, 3, 8)
-    weight = (weight.detach() * 1e3).requires_grad_()
-    fused = capsules_and_gradients(value, permutation, weight, 3, 2, -0.1)
-    monkeypatch.setattr(capsule, "pick_routing", lambda weight: None)
-    for mine, theirs in zip(fused, capsules_and_gradients(value, permutation, weight, 3, 2, -0.1), strict=True):
-        torch.testing.assert_close(mine, theirs)
+@pytest.mark.parametrize("device", DEVICES)
+def test_large_logits_do_not_overflow(monkeypatch, device):
+    value, permutation, weight = draw_problem(2, torch.float64, 5, 3, 1, 3, 3, 8, device)
+    problem = value, permutation, (weight.detach() * 1e3).requires_grad_()
+    fused = capsules_and_gradients(*problem, 3, 2, -0.1)
+    for mine, theirs in zip(fused, over_stored_votes(monkeypatch, problem, 3, 2, -0.1), strict=True):
+        torch.testing.assert_close(mine.cpu(), theirs)
 
 
-def test_nan_stays_with_its_graph():
-    value, permutation, weight = draw_problem(2, torch.float32, 3, 2, 1, 3, 3, 16)
+@pytest.mark.parametrize("device", DEVICES)
+def test_nan_stays_with_its_graph(device):
+    value, permutation, weight = draw_problem(2, torch.float32, 3, 2, 1, 3, 3, 16, device)
     value = value.detach().clone()
     value[0] = torch.nan
     capsules = route(PermutationCapsules(value, permutation, -0.1, 3), weight, 3, scale=1.0)
     assert capsules[0].isnan().all() and capsules[1:].isfinite().all()
 
 
-def test_capsules_that_do_not_fill_vectors_are_routed_over_stored_votes():
-    value, permutation, weight = draw_problem(3, torch.float32, 2, 2, 1, 3, 3, 5)
+# A capsule must fill whole vectors on the CPU, and those of all classes must stay in registers on a GPU.
+@pytest.mark.parametrize(("device", "size"), [pytest.param("cpu", 5, marks=CPU), pytest.param("cuda", 200, marks=CUDA)])
+def test_capsules_that_do_not_fit_are_routed_over_stored_votes(device, size):
+    value, permutation, weight = draw_problem(3, torch.float32, 2, 2, 1, 3, 3, size, device)
     assert pick_routing(weight) is None
-    assert capsules_and_gradients(value, permutation, weight, 3, 3, -0.1)[0].shape == (2, 2, 5)
+    assert capsules_and_gradients(value, permutation, weight, 3, 3, -0.1)[0].shape == (2, 2, size)
 
 
+@CUDA
+def test_capsules_of_any_size_are_routed_on_a_gpu(monkeypatch):
+    for size, n_classes in [(1, 1), (5, 3), (7, 2), (33, 2), (16, 11)]:
+        problem = draw_problem(size, torch.float64, 19, n_classes, 2, 3, 3, size, "cuda")
+        assert pick_routing(problem[2]) is not None
+        fused = capsules_and_gradients(*problem, 3, 3, -0.1)
+        for mine, theirs in zip(fused, over_stored_votes(monkeypatch, problem, 3, 3, -0.1), strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs)
+
+
+@CUDA
+def test_a_gpu_gives_the_same_bits_on_every_run():
+    problem = draw_problem(5, torch.float32, 70, 2, 2, 30, 4, 16, "cuda")
+    first, *others = (capsules_and_gradients(*problem, 4, 3, -0.1) for _ in range(3))
+    for other in others:
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, first, strict=True))
+
+
+@CPU
 def test_results_do_not_depend_on_the_number_of_threads():
     before = torch.get_num_threads()
     problem = draw_problem(4, torch.float32, 20, 2, 1, 9, 4, 16)

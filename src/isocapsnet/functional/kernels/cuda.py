@@ -28,10 +28,9 @@ _PARTS = 1024
 
 @lru_cache(maxsize=32)
 def _prefixed_entries(kernel_size: int, device: torch.device) -> Tensor:
-    """Entries of a template, its nodes in the order of each prefix: int64 ``(n_prefixes * max(k, 4)²,)``."""
-    size = max(kernel_size, _FREE)
-    order = permutation_table(kernel_size)[::_LEAVES] if kernel_size >= _FREE else torch.arange(size)[None]
-    return (order[:, :, None] * size + order[:, None, :]).flatten().to(device)
+    """Entries of a template of k > 4, its nodes in the order of each prefix: int64 ``(n_prefixes * k²,)``."""
+    order = permutation_table(kernel_size)[::_LEAVES]
+    return (order[:, :, None] * kernel_size + order[:, None, :]).flatten().to(device)
 
 
 @lru_cache(maxsize=32)
@@ -48,8 +47,10 @@ def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tens
     n_graphs, n_nodes, _ = graphs.shape
     n = (n_nodes - k) // stride + 1
     padding = max(0, _FREE - k)
-    padded = torch.nn.functional.pad(templates, [padding, 0] * 2) if padding else templates
-    prefixed = padded.flatten(1)[:, _prefixed_entries(k, graphs.device)]
+    if k > _FREE:
+        prefixed = templates.flatten(1)[:, _prefixed_entries(k, graphs.device)]
+    else:  # no prefix but the empty one
+        prefixed = torch.nn.functional.pad(templates, [padding, 0] * 2) if padding else templates
     distance = graphs.new_empty(n_graphs, n_templates, n, n)
     permutation = torch.empty(distance.shape, dtype=torch.int64, device=graphs.device)
     nodes, _ = _orders(k, graphs.device)
