@@ -70,6 +70,7 @@ def test_explain_writes_cards_regions_edges_and_figures_with_names_of_the_atlas(
     )
     drawn = {path.name for path in (out / "figures").iterdir()}
     assert {"template-1.png", "template-1.svg", "template-1-brain.png", "edges-brain.svg"} <= drawn
+    assert {"reconstruction.png", "reconstruction.svg"} <= drawn
     assert read_explanation(out).codes.shape == (120,)
     assert "Stable: it separates" in " ".join(result.output.split()).replace("│", "")
 

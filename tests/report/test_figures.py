@@ -75,7 +75,8 @@ def test_audit_draws_differences_against_no_change() -> None:
 
 def test_sweep_has_a_line_per_metric_and_a_bar_per_value() -> None:
     means = np.array([[0.5, 0.4, 0.6], [0.7, 0.6, 0.8]])
-    figure = figures.plot_sweep("kernel_size", [2, 3], {"accuracy": means, "ROC AUC": means + 0.1}, [1.5, 30.0])
+    metrics = {"accuracy": means, "ROC AUC": means + 0.1}
+    figure = figures.plot_sweep("kernel_size", [2, 3], metrics, [1.5, 30.0], constant_accuracy=0.737)
     scores, times = figure.axes
     lines = {line.get_label(): list(line.get_ydata()) for line in scores.lines}
     assert lines["accuracy"] == [0.5, 0.7]
@@ -84,6 +85,9 @@ def test_sweep_has_a_line_per_metric_and_a_bar_per_value() -> None:
     assert times.get_yscale() == "log"
     assert [label.get_text() for label in times.get_xticklabels()] == ["2", "3"]
     assert scores.get_xlabel() == "kernel_size"
+    (chance,), (constant,) = find(figure, "chance"), find(figure, "constant-accuracy")
+    assert (chance.get_ydata()[0], constant.get_ydata()[0]) == (0.5, 0.737)
+    assert {chance.get_label(), constant.get_label()} <= {text.get_text() for text in scores.get_legend().get_texts()}
 
 
 # -- predictions and training -------------------------------------------------------------------------------------

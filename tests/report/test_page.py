@@ -19,6 +19,7 @@ from isocapsnet.report.evidence import attribution_scene, card_scene
 from isocapsnet.report.figures import plot_comparison
 from isocapsnet.report.packing import pack_indices, pack_numbers
 from isocapsnet.report.page import render
+from isocapsnet.report.tables import windows_table
 from isocapsnet.report.viewers import reconstruction_data
 
 
@@ -179,6 +180,14 @@ def test_cards_call_the_planted_template_stable_and_name_its_regions(text: str, 
     assert '<span class="badge unstable">not stable</span>' in second
     regions = re.findall(r'<th scope="row">(.*?)</th>', first)
     assert set(regions[:4]) == set(toy_content.node_names[20:24])
+
+
+def test_cards_give_the_orientation_of_each_class_in_each_window(toy_content: Content) -> None:
+    card = next(method for method in toy_content.methods if method.cards).cards[0]
+    first = windows_table(toy_content, card, "card").rows[0]
+    assert first[0].text == f"{toy_content.node_name(20)} to {toy_content.node_name(23)}"
+    assert first[3].text == "control 0.20, case 0.90"
+    assert first[4].text == "control 1-2-3-4 (80%), case 4-3-2-1 (80%)"
 
 
 def test_viewer_gets_the_same_scenes_as_the_cards(text: str) -> None:

@@ -11,12 +11,14 @@ from click.testing import CliRunner
 
 from isocapsnet.benchmark import Store
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
-from isocapsnet.report.content import Content, Method
+from isocapsnet.cli._results_folder import find_sweep, read_results
+from isocapsnet.report.content import Content, Fit, Method
 from isocapsnet.report.gallery import sweep
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table
 from tests.report.toys import STRENGTHS, make_data, make_folder, make_job, make_record
+
+NOTHING = {"mean": None, "low": None, "high": None}
 
 
 @pytest.fixture
@@ -88,8 +90,18 @@ def test_sweep_is_found_among_methods_that_differ_in_one_parameter(tmp_path: Pat
     assert (content.sweep.parameter, list(content.sweep.values)) == ("kernel_size", [2, 3, 5])
     assert content.sweep.seconds == pytest.approx([2.1, 3.1, 5.1])
     assert content.sweep.metrics["roc_auc"].shape == (3, 3)
+    assert content.sweep.constant_accuracy == pytest.approx(0.5)
     drawn = sweep(content)
     assert drawn is not None and drawn.alt.startswith("Mean ROC AUC by kernel_size: 2: ")
+    assert "the most frequent class has an accuracy of 0.500" in drawn.caption
+
+
+def test_constant_accuracy_of_a_sweep_is_that_of_the_most_frequent_class_over_folds() -> None:
+    row = {"method": "m", "seconds": 1.0, "metrics": dict.fromkeys(("roc_auc", "accuracy", "weighted_f1"), NOTHING)}
+    folds = [np.array([1, 1, 1, 0]), np.array([1, 0])]
+    fits = [Fit(0, fold, labels, np.ones((len(labels), 2)) / 2) for fold, labels in enumerate(folds)]
+    found = find_sweep([Method(row, "m", {"size": size}, fits=fits) for size in (1, 2, 3)])
+    assert found is not None and found.constant_accuracy == pytest.approx((0.75 + 0.5) / 2)
 
 
 # -- a broken or partial one --------------------------------------------------------------------------------------
@@ -154,7 +166,7 @@ def test_run_without_explanations_says_so_and_shows_the_templates(folder: Path) 
     for path in folder.glob("artifacts/*/explanation.npz"):
         path.unlink()
     content = read_results(folder)
-    assert any("isocapsnet has no explanation" in note for note in content.notes)
+    assert any("no explanation of isocapsnet, so there is no evidence card" in note for note in content.notes)
     page = render(replace(content, methods=[network_of(content)]))
     assert "Learned templates of the first fold" in page and 'id="evidence"' not in page
 
@@ -184,6 +196,14 @@ def test_data_without_coordinates_give_a_report_with_a_note(tmp_path: Path) -> N
     assert any("no coordinates" in note for note in content.notes)
     page = render(content)
     assert 'id="connectome-viewer"' not in page and "node 21" in page
+
+
+def test_copy_of_the_data_is_found_among_several_with_and_without_results_json(folder: Path) -> None:
+    other = make_data(n_graphs=60, with_atlas=False, name="other")
+    other.save(folder / "data" / "0000000000000000.npz")
+    assert read_results(folder).node_name(0) == "PreCG.L"
+    (folder / "results.json").unlink()
+    assert read_results(folder).node_name(0) == "PreCG.L"
 
 
 def test_folder_of_two_studies_is_about_the_one_of_results_json(folder: Path) -> None:

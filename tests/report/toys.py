@@ -113,7 +113,7 @@ def make_folder(
             "versions": VERSIONS,
             "protocol": {**MANY_CANDIDATES, "repeats": repeats, "permutations": 0},
             "preparation": [],
-            "data": {"path": f"/elsewhere/data/{path.name}", "digest": data.digest()},
+            "data": {"file": f"data/{path.name}", "digest": data.digest()},
             "detectable": {"n_scores": 3 * repeats, "above_chance": 0.66, "between_methods": 0.15},
         }
         write_results(folder, tabulate(store.records(), store.errors()), context)

@@ -16,6 +16,7 @@ from rich.table import Table
 from isocapsnet import __version__
 from isocapsnet._validation import InputError
 from isocapsnet.cli._display import make_console
+from isocapsnet.cli._explanations import collect_reconstructions
 from isocapsnet.cli.data import open_graphs
 from isocapsnet.cli.models import adjacency_of
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -26,6 +27,7 @@ from isocapsnet.explain.combine import combine
 from isocapsnet.explain.explanation import Explanation, explain
 from isocapsnet.explain.refits import explain_refits
 from isocapsnet.models._persistence import load_model
+from isocapsnet.report.content import Attribution, Reconstructions
 
 _READING = ("target", "site", "covariates", "participants", "select", "exclude", "kind", "atlas")
 _LISTED_REGIONS = 6
@@ -44,6 +46,7 @@ class _Findings:
     edges: NDArray[np.float64]
     randomization: float
     cards: Sequence[EvidenceCard]
+    reconstructions: Reconstructions | None
 
 
 def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -> None:
@@ -53,7 +56,7 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
     if not is_network(estimator):
         raise InputError(f"{model} holds {type(estimator).__name__}, which is no network; only networks are explained.")
     graphs = open_graphs(data, **{name: options[name] for name in _READING})
-    X, labels = _known_graphs(estimator, model, data, graphs)
+    X, labels, subjects = _known_graphs(estimator, model, data, graphs)
     networks = _read_networks(options["networks"], graphs.n_nodes)
     own = explain(estimator, X, labels, options["attribution"])
     fits: list[Explanation] = []
@@ -74,6 +77,9 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
         edges=np.mean([explanation.edges for explanation in judged], axis=0, dtype=np.float64),
         randomization=float(np.mean([explanation.randomization for explanation in judged])),
         cards=combine(judged, tests or None, getattr(estimator, "templates_", None), options["seed"]),
+        reconstructions=collect_reconstructions(
+            type(estimator).__name__, judged, [test.tolist() for test in tests] or [range(len(X))], subjects
+        ),
     )
     out.mkdir(parents=True, exist_ok=True)
     save_explanation(own, out)
@@ -84,8 +90,10 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
     console.print(escape(f"Written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}"))
 
 
-def _known_graphs(estimator: Any, model: Path, data: str, graphs: BrainGraphs) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Graphs and labels of the classes that the model knows."""
+def _known_graphs(
+    estimator: Any, model: Path, data: str, graphs: BrainGraphs
+) -> tuple[NDArray[Any], NDArray[Any], list[str]]:
+    """Graphs, labels and names of the subjects whose classes the model knows."""
     if graphs.n_nodes != estimator.n_nodes_in_:
         raise InputError(
             f"{data} has graphs of {graphs.n_nodes} nodes, but {model} was fitted to graphs of "
@@ -102,7 +110,7 @@ def _known_graphs(estimator: Any, model: Path, data: str, graphs: BrainGraphs) -
         )
     position = {str(label): place for place, label in enumerate(estimator.classes_)}
     codes = [position[name] for name in names[known]]
-    return adjacency_of(graphs)[known], estimator.classes_[codes]
+    return adjacency_of(graphs)[known], estimator.classes_[codes], graphs.subjects[known].tolist()
 
 
 def _node_names(graphs: BrainGraphs) -> list[str]:
@@ -173,11 +181,11 @@ def _regions_frame(findings: _Findings) -> pd.DataFrame:
 
 
 def _draw(findings: _Findings, out: Path, console: Console) -> None:
-    """Templates as sub-graphs and, with coordinates, everything on a glass brain; a note where that cannot be."""
-    from isocapsnet.report.content import Attribution
+    """Templates as sub-graphs, reconstructions and, with coordinates, glass brains; a note where that cannot be."""
     from isocapsnet.report.evidence import attribution_scene, card_scene
     from isocapsnet.report.figures import plot_connectome, plot_template, save_figure
     from isocapsnet.report.figures.style import MUTED, colours_of
+    from isocapsnet.report.gallery import reconstruction
 
     n_fits, palette = max(1, findings.n_refits), colours_of(len(findings.classes))
     scenes = {"edges": attribution_scene(Attribution(findings.edges, findings.randomization, n_fits), "edges")}
@@ -186,6 +194,9 @@ def _draw(findings: _Findings, out: Path, console: Console) -> None:
             name = f"template-{card.template + 1}"
             save_figure(plot_template(np.asarray(card.matrix)), out / "figures", name)
             scenes[name] = card_scene(card.to_json(), len(findings.edges), name)
+        if findings.reconstructions is not None:
+            drawn = reconstruction(findings.reconstructions, findings.classes, findings.coordinates)
+            save_figure(drawn.figure, out / "figures", "reconstruction")
         if findings.coordinates is None:
             console.print(
                 "The nodes have no coordinates, so nothing is drawn on the brain; an atlas has some: --atlas."

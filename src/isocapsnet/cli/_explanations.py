@@ -48,14 +48,17 @@ def add_explanations(
             n_fits=len(found),
         ),
         representation=None if first.representation is None else Representation(first.representation, first.codes),
-        reconstructions=_collect_reconstructions(method.label, found, who, subjects),
+        reconstructions=collect_reconstructions(method.label, found, who, subjects),
     )
 
 
-def _collect_reconstructions(
+def collect_reconstructions(
     label: str, found: Sequence[Explanation], who: Sequence[Sequence[int]], subjects: Sequence[str]
 ) -> Reconstructions | None:
-    """Each subject once, as the first fit that did not train on it draws it; None without a decoder."""
+    """Each subject once, as the first fit that did not train on it draws it; None without a decoder.
+
+    ``who`` says which subjects the graphs of each explanation were.
+    """
     seen: dict[int, tuple[int, Any, Any]] = {}
     for explanation, indices in zip(found, who, strict=True):
         if explanation.example_reconstructions is not None:

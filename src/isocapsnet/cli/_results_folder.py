@@ -19,6 +19,7 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.report.content import Content, Fit, Method, Sweep
 from isocapsnet.report.gallery import as_row
+from isocapsnet.report.prose import listing
 
 Record = Mapping[str, Any]
 
@@ -38,7 +39,7 @@ def read_results(folder: Path, *, created: str = "") -> Content:
     notes: list[str] = []
     saved = _read_saved(folder, notes)
     records, errors = _read_group(folder, saved, notes)
-    data = _read_data(folder, saved, notes)
+    data = _read_data(folder, saved, [*records, *errors][0]["job"]["dataset"], notes)
     results = results_json(tabulate(records, errors), _context(folder, saved, data, [*records, *errors]))
     by_key = {record["key"]: record for record in records}
     subjects = () if data is None else data.subjects.tolist()
@@ -46,11 +47,12 @@ def read_results(folder: Path, *, created: str = "") -> Content:
         add_explanations(_read_method(folder, row, by_key, errors, notes), folder, by_key, subjects, notes)
         for row in sorted(results["methods"], key=lambda row: -(row["metrics"]["roc_auc"]["mean"] or 0.0))
     ]
-    notes += [
-        f"{method.label} has no explanation in the folder, so there is no evidence card; run the benchmark again."
-        for method in methods
-        if method.attribution is None and any(fit.templates is not None for fit in method.fits)
-    ]
+    silent = [m.label for m in methods if m.attribution is None and any(fit.templates is not None for fit in m.fits)]
+    if silent:
+        notes.append(
+            f"The folder holds no explanation of {listing(silent)}, so there is no evidence card; a run with --explain "
+            "in a new folder writes them."
+        )
     passport = results["passport"]
     atlas = None if data is None else data.atlas
     if data is not None and (atlas is None or atlas.coordinates is None):
@@ -82,6 +84,7 @@ def find_sweep(methods: Sequence[Method]) -> Sweep | None:
     if len(members) < _SWEEP_VALUES:
         return None
     members = sorted(members, key=lambda method: method.parameters[parameter])
+    most_frequent = np.bincount(members[0].labels).argmax()
     return Sweep(
         method=name,
         parameter=parameter,
@@ -90,6 +93,7 @@ def find_sweep(methods: Sequence[Method]) -> Sweep | None:
             metric: np.array([as_row(method.row["metrics"][metric]) for method in members]) for metric in _SWEEP_METRICS
         },
         seconds=np.array([method.row["seconds"] for method in members], dtype=float),
+        constant_accuracy=float(np.mean([np.mean(fit.labels == most_frequent) for fit in members[0].fits])),
     )
 
 
@@ -145,11 +149,12 @@ def _matches(group: str, saved: Mapping[str, Any]) -> bool:
     return bool(dataset == digest and same_protocol and saved.get("preparation", []) == preparation)
 
 
-def _read_data(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> BrainGraphs | None:
-    """The run's copy of the data; None, with a note, where it is not there."""
-    named = Path(str((saved.get("data") or {}).get("path", ""))).name
+def _read_data(folder: Path, saved: Mapping[str, Any], digest: str, notes: list[str]) -> BrainGraphs | None:
+    """The run's copy of the data with this digest; None, with a note, where it is not there."""
+    named = Path(str((saved.get("data") or {}).get("file", ""))).name
+    names = (named, f"{digest.removeprefix('sha256:')[:16]}.npz")
     files = sorted(folder.glob("data/*.npz"))
-    path = next((file for file in files if file.name == named), files[0] if len(files) == 1 else None)
+    path = next((file for file in files if file.name in names), files[0] if len(files) == 1 else None)
     if path is None:
         notes.append("The folder holds no copy of the data, so subjects and regions have numbers instead of names.")
         return None

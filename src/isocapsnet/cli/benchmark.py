@@ -64,6 +64,7 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
 @click.argument("data", required=False)
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
 @click.option("--param", required=True, metavar="NAME=V1,V2,...", help="The parameter and its values.")
+@click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default).")
 @protocol_options
 @preparation_options
 @reading_options

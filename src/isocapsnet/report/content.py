@@ -162,13 +162,26 @@ class Method:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One parameter varied: metric name to array ``(n_values, 3)`` of mean, low, high; seconds ``(n_values,)``."""
+    """One parameter varied.
+
+    Attributes
+    ----------
+    method, parameter : str
+    values : sequence (n_values,)
+    metrics : mapping
+        Metric name to array ``(n_values, 3)`` of mean, low, high.
+    seconds : array (n_values,)
+        Of a fold.
+    constant_accuracy : float
+        What always answering the most frequent class would reach on the same test folds.
+    """
 
     method: str
     parameter: str
     values: Sequence[Any]
     metrics: Mapping[str, NDArray[np.float64]]
     seconds: NDArray[np.float64]
+    constant_accuracy: float
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,11 @@ def sweep(content: Content) -> Illustration | None:
     shown = "; ".join(f"{value}: {number(row[0])}" for value, row in zip(found.values, areas, strict=True))
     return Illustration(
         f"sweep-{found.parameter.replace('_', '-')}",
-        figures.plot_sweep(found.parameter, found.values, metrics, found.seconds),
-        f"{found.method} with different values of {found.parameter}, and the time each takes.",
+        figures.plot_sweep(
+            found.parameter, found.values, metrics, found.seconds, constant_accuracy=found.constant_accuracy
+        ),
+        f"{found.method} with different values of {found.parameter}, and the time each takes. Always answering the "
+        f"most frequent class has an accuracy of {number(found.constant_accuracy)} on these folds.",
         f"Mean ROC AUC by {found.parameter}: {shown}.",
     )
 
@@ -174,13 +177,15 @@ def on_brain(content: Content, scene: Scene, *, name: str) -> Illustration | Non
     )
 
 
-def reconstruction(content: Content, found: Reconstructions) -> Illustration:
+def reconstruction(
+    found: Reconstructions, classes: Sequence[str], coordinates: NDArray[Any] | None = None
+) -> Illustration:
     """The paper's case study: one subject of each class."""
     first = [int(np.flatnonzero(found.labels == code)[0]) for code in np.unique(found.labels)]
-    names = [f"{found.subjects[place]} ({content.classes[found.labels[place]]})" for place in first]
+    names = [f"{found.subjects[place]} ({classes[found.labels[place]]})" for place in first]
     return Illustration(
         f"{as_slug(found.method)}-reconstruction",
-        figures.plot_reconstruction(found.inputs[first], found.outputs[first], names, content.coordinates),
+        figures.plot_reconstruction(found.inputs[first], found.outputs[first], names, coordinates),
         "One test subject of each class: its graph (the strongest edges of at least 0.05 of the largest), its matrix, "
         "and what the decoder makes of its capsules.",
         f"Input and reconstruction of {' and '.join(names)} by {found.method}.",

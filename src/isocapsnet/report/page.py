@@ -46,7 +46,7 @@ def render(content: Content, on_figure: Callable[[gallery.Illustration], None] =
         "reconstruction_sets": sets,
         "reconstruction_data": packed,
         "reconstruction_figures": [
-            album.add(gallery.reconstruction(content, method.reconstructions))
+            album.add(gallery.reconstruction(method.reconstructions, content.classes, content.coordinates))
             for method in content.methods
             if method.reconstructions is not None
         ],

@@ -206,8 +206,6 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
             f"{content.node_name(start)} to {content.node_name(start + size - 1)}"
             for start in (window["row"], window["column"])
         )
-        found = window["orientations"][window["favours"]]
-        orientation = " ".join(str(node + 1) for node in found["permutation"]) or "–"
         rows.append(
             [
                 Cell(row_nodes if window["row"] == window["column"] else f"{row_nodes} × {column_nodes}"),
@@ -219,7 +217,12 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
                         for class_name, score in zip(content.classes, window["scores"], strict=True)
                     )
                 ),
-                Cell(f"{orientation} ({found['share']:.0%} of {content.classes[window['favours']]})"),
+                Cell(
+                    ", ".join(
+                        f"{class_name} {_order(found['permutation'])} ({found['share']:.0%})"
+                        for class_name, found in zip(content.classes, window["orientations"], strict=True)
+                    )
+                ),
             ]
         )
     columns = [
@@ -227,11 +230,16 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
         Column("share of the separation", numeric=True),
         Column("effect d", numeric=True),
         Column("mean match score"),
-        Column("template nodes in order of the regions"),
+        Column("most frequent order of the template’s nodes"),
     ]
     return Table(
         f"{name}-windows", "Windows of the matrix where the template matters most", columns, rows, is_short=True
     )
+
+
+def _order(permutation: Sequence[int]) -> str:
+    """The template's node numbers, as drawn, in the order of the window's regions."""
+    return "-".join(str(node + 1) for node in permutation) or "–"
 
 
 def _values(values: Any) -> str:

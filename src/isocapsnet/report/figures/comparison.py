@@ -108,7 +108,14 @@ def plot_audit(names: Sequence[str], differences: ArrayLike) -> "Figure":
 
 
 @styled
-def plot_sweep(parameter: str, values: Sequence[Any], metrics: Mapping[str, ArrayLike], seconds: ArrayLike) -> "Figure":
+def plot_sweep(
+    parameter: str,
+    values: Sequence[Any],
+    metrics: Mapping[str, ArrayLike],
+    seconds: ArrayLike,
+    *,
+    constant_accuracy: float | None = None,
+) -> "Figure":
     """One parameter varied (the paper's Table 2): each metric with its interval, and the time a fold takes.
 
     Parameters
@@ -118,6 +125,8 @@ def plot_sweep(parameter: str, values: Sequence[Any], metrics: Mapping[str, Arra
     metrics : mapping
         Label to array ``(n_values, 3)`` of mean, low, high.
     seconds : array (n_values,)
+    constant_accuracy : float, optional
+        Accuracy of always giving the most frequent answer, which the accuracies are to be read against.
     """
     figure, (scores, times) = new_figure(FULL, 2.6, 2, width_ratios=[1.6, 1])
     places = np.arange(len(values))
@@ -127,7 +136,11 @@ def plot_sweep(parameter: str, values: Sequence[Any], metrics: Mapping[str, Arra
         mean, low, high = np.asarray(intervals, dtype=float).reshape(-1, 3).T
         scores.vlines(places + shift, low, high, color=colour, lw=1)
         scores.plot(places + shift, mean, marker=marker, ms=4, color=colour, label=name)
-    scores.axhline(0.5, color=MUTED, lw=0.9, ls="--")
+    scores.axhline(0.5, color=MUTED, lw=0.9, ls="--", label="chance (ROC AUC)", gid="chance")
+    if constant_accuracy is not None:
+        scores.axhline(
+            constant_accuracy, color=MUTED, lw=0.9, ls=":", label="constant answer (accuracy)", gid="constant-accuracy"
+        )
     scores.set_ylabel("score, mean and 95 % interval")
     scores.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(metrics))
     times.bar(places, np.asarray(seconds, dtype=float), width=0.6, color=_BLUE)
