@@ -1,5 +1,6 @@
 """From records to a table with verdicts in words, in which no winner is marked inside the noise."""
 
+import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,6 +96,17 @@ class Table:
     comparisons: Sequence[Comparison]
     test_over_train: float
 
+    def _repr_html_(self) -> str:
+        """For notebooks: each method's ROC AUC with its interval, accuracy and verdict, the best first."""
+        order = sorted(self.rows, key=lambda row: -np.nan_to_num(row.metrics["roc_auc"].mean, nan=-1.0))
+        lines = [
+            f"<tr><th>{html.escape(row.method)}</th><td>{_show(row.metrics['roc_auc'])}</td>"
+            f"<td>{_show(row.metrics['accuracy'])}</td><td>{html.escape(row.verdict)}</td></tr>"
+            for row in order
+        ]
+        head = "<tr><th>method</th><th>ROC AUC [95 %]</th><th>accuracy [95 %]</th><th>what it shows</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
+
 
 @dataclass
 class _Evidence:
@@ -130,6 +142,12 @@ class _Evidence:
         counts = [np.bincount(r["labels"], minlength=len(r["classes"])).tolist() for r in self.data.values()]
         variances = np.array([statistics.auc_variance(area, fold) for fold in counts])
         return 0.0 if np.isnan(variances).all() else float(np.nanmean(variances))
+
+
+def _show(interval: Interval) -> str:
+    """``0.712 [0.650, 0.774]``; a dash for what was not measured."""
+    mean, low, high = ("–" if np.isnan(value) else f"{value:.3f}" for value in interval)
+    return f"{mean} [{low}, {high}]"
 
 
 def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()) -> Table:
