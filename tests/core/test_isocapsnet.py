@@ -8,7 +8,7 @@ import torch
 from skorch.callbacks import Callback
 
 from isocapsnet import InputError, IsoCapsNetClassifier, functional, make_planted_graphs
-from isocapsnet.models import _network
+from isocapsnet.models import _batches, _network
 from isocapsnet.models._network import TrainingDivergedError
 from tests.core.references import brute_force_match
 
@@ -143,7 +143,7 @@ def test_scaling_of_counts_is_logarithmic_and_learned_from_edges_alone():
 
 def test_streamed_graphs_train_the_same_model(planted, monkeypatch, tmp_path):
     resident = IsoCapsNetClassifier(batch_size=100, **QUICK).fit(planted.graphs, planted.labels)
-    monkeypatch.setattr(_network, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(_batches, "RESIDENT_BYTES", 0)
     np.save(tmp_path / "graphs.npy", planted.graphs)
     mapped = np.load(tmp_path / "graphs.npy", mmap_mode="r")
     streamed = IsoCapsNetClassifier(batch_size=100, **QUICK).fit(mapped, planted.labels)

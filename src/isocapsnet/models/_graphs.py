@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._binarise import NEGATIVE_EDGES
+from isocapsnet.models._distributed import gather, own_share
 from isocapsnet.models._encoder import EncoderClassifier
 
 NODE_FEATURES = ("profile", "degree", "identity")
@@ -96,11 +97,16 @@ class NodesAndEdges(nn.Module):
 
 
 class NodeNorm(nn.BatchNorm1d):
-    """Batch normalisation of node features ``(n_graphs, n_nodes, n_features)`` over all nodes of all graphs."""
+    """Batch normalisation of node features ``(n_graphs, n_nodes, n_features)`` over all nodes of all graphs.
+
+    In a fit over several processes, of the graphs in all of them.
+    """
 
     def forward(self, nodes: Tensor) -> Tensor:
         """The same shape."""
-        return super().forward(nodes.flatten(0, 1)).view_as(nodes)
+        graphs = gather(nodes) if self.training else nodes
+        normal = super().forward(graphs.flatten(0, 1)).view_as(graphs)
+        return own_share(normal) if self.training else normal
 
 
 class GraphNeuralNetwork(EncoderClassifier):

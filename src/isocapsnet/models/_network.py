@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,14 +18,16 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_graphs, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
+from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._distributed import build_net, join_processes
 from isocapsnet.models._scaling import EdgeScaler, fit_scaler
 
 logger = logging.getLogger("isocapsnet")
 
-# Scaled graphs up to this size live on the device for the whole fit; larger sets are sliced batch by batch.
-RESIDENT_BYTES = 256 * 1024**2
 # Parameter, gradient and two moments of Adam.
 _BYTES_PER_PARAMETER = 16
+# Beyond this, the weights of the best epoch wait on disk.
+_WEIGHTS_IN_MEMORY = 64 * 1024**2
 # The temperature of predict_proba is sought between e⁻² and e⁴.
 _LOG_TEMPERATURE_RANGE = (-2.0, 4.0)
 
@@ -39,6 +42,9 @@ class NetworkClassifier(GraphClassifier):
     A method lists all its parameters in ``__init__`` (``learning_rate, weight_decay, batch_size, max_epochs, patience,
     validation_fraction, class_weight, scaling, device, random_state, verbose, callbacks`` among them) and implements
     ``_build_module``; a module that returns more than logits also has ``_build_criterion`` and ``_class_scores``.
+
+    In a script started by ``accelerate launch`` or ``torchrun``, all processes train one model together: each computes
+    its share of every batch of ``batch_size`` graphs, and the result is that of one process up to rounding.
 
     Attributes
     ----------
@@ -108,7 +114,7 @@ class NetworkClassifier(GraphClassifier):
             check_number("patience", self.patience, low=1, integer=True)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
-        seed, device = as_seed(self.random_state), resolve_device(self.device)
+        seed, device = join_processes(as_seed(self.random_state), resolve_device(self.device))
         self.scaler_ = fit_scaler(X, self._setting("scaling"))
         self._refuse_if_too_large(len(X), device)
         training, validation = self._split(codes, seed)
@@ -132,22 +138,22 @@ class NetworkClassifier(GraphClassifier):
         ]
         self.temperature_ = 1.0
         if self._calibrated and len(validation):
-            self.temperature_ = _fit_temperature(self._scores(X[validation]), codes[validation])
-        self._warn_if_constant(X[np.sort(training[training < len(X)])[:1000]])
+            self.temperature_ = _fit_temperature(self._scores(X, validation), codes[validation])
+        self._warn_if_constant(X, np.sort(training[training < len(X)])[:1000])
 
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
-    ) -> "GraphStore":
+    ) -> GraphStore:
         """What batches are drawn from; a method may give its module more than the graphs."""
         return GraphStore(X, codes, self.scaler_, device, X_unlabeled)
 
-    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: "GraphStore | None") -> NeuralNet:
+    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
         weights = torch.as_tensor(class_weights(self.class_weight, self.classes_, codes), dtype=torch.float32)
         callbacks: list[Any] = [("divergence", _DivergenceGuard()), *self._own_callbacks()]
         if validation is not None and self.patience is not None:
-            stopping = EarlyStopping(patience=self.patience, load_best=True, sink=logger.info)
-            callbacks.append(("early_stopping", stopping))
-        return NeuralNet(
+            callbacks.append(("early_stopping", _KeepBest(patience=self.patience, sink=logger.info)))
+        return build_net(
+            device,
             module=self._build_module(self.n_nodes_in_, len(self.classes_)),
             criterion=self._build_criterion(weights),
             optimizer=self._optimizer,
@@ -156,12 +162,9 @@ class NetworkClassifier(GraphClassifier):
             lr=self._setting("learning_rate"),
             max_epochs=self._setting("max_epochs"),
             batch_size=self._setting("batch_size"),
-            iterator_train=Batches,
             iterator_train__shuffle=True,
-            iterator_valid=Batches,
             train_split=predefined_split(validation) if validation is not None else None,
             callbacks=callbacks + list(self.callbacks or []),
-            device=str(device),
             verbose=int(self.verbose),
         )
 
@@ -205,29 +208,34 @@ class NetworkClassifier(GraphClassifier):
     def _smaller_model_hint(self) -> str:
         return "choose smaller layer sizes"
 
-    def _warn_if_constant(self, X: NDArray[Any]) -> None:
-        predicted = np.unique(self._scores(X).argmax(axis=1))
-        if len(predicted) == 1:
-            warnings.warn(
-                f"{type(self).__name__} predicts class {self.classes_[predicted[0]]} for every training graph: it "
-                'learned nothing beyond the class sizes. Try class_weight="balanced", another learning_rate or more '
-                "epochs.",
-                stacklevel=5,
-            )
+    def _warn_if_constant(self, X: NDArray[Any], index: NDArray[np.int64]) -> None:
+        predicted: set[int] = set()
+        for output in self._forward(X, index):
+            predicted.update(self._class_scores(output).argmax(dim=1).tolist())
+            if len(predicted) > 1:
+                return
+        warnings.warn(
+            f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph: it "
+            'learned nothing beyond the class sizes. Try class_weight="balanced", another learning_rate or more '
+            "epochs.",
+            stacklevel=5,
+        )
 
     # -- using the fitted module ----------------------------------------------------------------------------
 
-    def _forward(self, X: NDArray[Any]) -> Iterator[Any]:
-        """Module outputs batch by batch, without gradients."""
+    def _forward(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Any]:
+        """Module outputs batch by batch, without gradients; of all graphs, or of those at ``index``."""
         device = next(self.module_.parameters()).device
         self.module_.eval()
+        index = np.arange(len(X)) if index is None else index
         with torch.inference_mode():
-            for start in range(0, len(X), self.batch_size):
-                graphs = self.scaler_.transform(X[start : start + self.batch_size])
+            for start in range(0, len(index), self.batch_size):
+                graphs = self.scaler_.transform(X[index[start : start + self.batch_size]])
                 yield self.module_(torch.from_numpy(graphs).to(device))
 
-    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        scores = [self._class_scores(output).cpu().double().numpy() for output in self._forward(X)]
+    def _scores(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """Class scores ``(n, n_classes)`` of all graphs, or of those at ``index``."""
+        scores = [self._class_scores(output).cpu().double().numpy() for output in self._forward(X, index)]
         return np.concatenate(scores)
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -270,85 +278,6 @@ class SemiSupervisedNetwork(NetworkClassifier):
         return self
 
 
-class GraphStore(torch.utils.data.Dataset):
-    """Scaled graphs and their class codes, resident on the device where they fit, read from the array where not.
-
-    Parameters
-    ----------
-    X : array (n_graphs, n_nodes, n_nodes)
-    codes : array (n_graphs,)
-    scaler : EdgeScaler
-    device : torch.device
-    X_unlabeled : array (n_unlabeled, n_nodes, n_nodes), optional
-        Counted after the labelled graphs, with code -1.
-    """
-
-    def __init__(
-        self,
-        X: NDArray[Any],
-        codes: NDArray[np.int64],
-        scaler: EdgeScaler,
-        device: torch.device,
-        X_unlabeled: NDArray[Any] | None = None,
-    ) -> None:
-        self.sources = [X] if X_unlabeled is None else [X, X_unlabeled]
-        self.scaler, self.device = scaler, device
-        n_unlabeled = 0 if X_unlabeled is None else len(X_unlabeled)
-        self.codes = torch.from_numpy(np.concatenate([codes, np.full(n_unlabeled, -1)])).to(device)
-        self.index = np.arange(len(self.codes))
-        self.resident: Tensor | None = None
-        if 4 * sum(source.size for source in self.sources) <= RESIDENT_BYTES:
-            scaled = [torch.from_numpy(scaler.transform(source)) for source in self.sources]
-            self.resident = torch.cat(scaled).to(device)
-
-    def subset(self, index: NDArray[np.int64]) -> Self:
-        """The same store seen through ``index``; nothing is copied."""
-        view = object.__new__(type(self))
-        view.__dict__ = {**self.__dict__, "index": self.index[index]}
-        return view
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def batch(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Graphs ``(n, n_nodes, n_nodes)`` and codes ``(n,)`` at positions of this subset."""
-        index = self.index[positions]
-        if self.resident is not None:
-            chosen = torch.from_numpy(index).to(self.device)
-            return self.resident[chosen], self.codes[chosen]
-        index = np.sort(index)  # in file order: a memory map is then read front to back
-        n_labeled = len(self.sources[0])
-        parts = [self.sources[0][index[index < n_labeled]]]
-        if index[-1] >= n_labeled:
-            parts.append(self.sources[1][index[index >= n_labeled] - n_labeled])
-        graphs = torch.from_numpy(np.concatenate([self.scaler.transform(part) for part in parts]))
-        return graphs.to(self.device), self.codes[torch.from_numpy(index).to(self.device)]
-
-
-class Batches:
-    """Whole batches from a :class:`GraphStore`, without per-sample collation.
-
-    Parameters
-    ----------
-    dataset : GraphStore
-    batch_size : int
-    shuffle : bool
-        By torch's generator, which the fit has forked and seeded.
-    """
-
-    def __init__(self, dataset: GraphStore, batch_size: int, shuffle: bool = False) -> None:
-        self.dataset, self.batch_size, self.shuffle = dataset, batch_size, shuffle
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        n = len(self.dataset)
-        order = torch.randperm(n).numpy() if self.shuffle else np.arange(n)
-        for start in range(0, n, self.batch_size):
-            yield self.dataset.batch(order[start : start + self.batch_size])
-
-    def __len__(self) -> int:
-        return -(-len(self.dataset) // self.batch_size)
-
-
 class _DivergenceGuard(Callback):
     """Stops a fit whose loss is no longer a number."""
 
@@ -358,6 +287,32 @@ class _DivergenceGuard(Callback):
                 f"Training diverged in epoch {len(net.history)}: the loss became {loss.item()}; lower learning_rate "
                 f"(now {net.lr:g}) or scale the graphs."
             )
+
+
+class _KeepBest(EarlyStopping):
+    """Early stopping that goes back to the best epoch, whose weights wait in a file when they are large."""
+
+    def on_train_begin(self, net: NeuralNet, **_: Any) -> None:
+        super().on_train_begin(net)
+        self.best_weights = SpooledTemporaryFile(max_size=_WEIGHTS_IN_MEMORY)  # noqa: SIM115
+
+    def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
+        super().on_epoch_end(net)
+        if self.best_epoch_ == net.history[-1, "epoch"]:
+            self.best_weights.seek(0)
+            for tensor in net.module_.state_dict().values():
+                self.best_weights.write(tensor.cpu().numpy())
+
+    def on_train_end(self, net: NeuralNet, **_: Any) -> None:
+        with self.__dict__.pop("best_weights") as weights:
+            if not 0 < self.best_epoch_ < net.history[-1, "epoch"]:
+                return
+            weights.seek(0)
+            for tensor in net.module_.state_dict().values():
+                on_cpu = tensor.cpu()  # on a CPU the tensor itself: nothing is held twice
+                weights.readinto(on_cpu.numpy())
+                tensor.copy_(on_cpu)
+        self._sink(f"Restoring the model of epoch {self.best_epoch_}.", verbose=net.verbose)
 
 
 def resolve_device(device: str) -> torch.device:

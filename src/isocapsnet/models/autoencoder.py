@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import check_number
 from isocapsnet.models._base import are_symmetric
+from isocapsnet.models._batches import Batches, GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
-from isocapsnet.models._network import Batches, GraphStore, SemiSupervisedNetwork
+from isocapsnet.models._network import SemiSupervisedNetwork
 from isocapsnet.nn.capsule import mlp
 
 

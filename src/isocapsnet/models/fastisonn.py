@@ -15,7 +15,7 @@ from torch import Tensor
 from isocapsnet._validation import check_option
 from isocapsnet.functional import window_eigenvectors
 from isocapsnet.functional.isomorphic import PROJECTIONS
-from isocapsnet.models._network import GraphStore
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._scaling import EdgeScaler
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
@@ -30,7 +30,7 @@ class _SpectralStore(GraphStore):
     Parameters
     ----------
     X, codes, scaler, device
-        As for :class:`~isocapsnet.models._network.GraphStore`.
+        As for :class:`~isocapsnet.models._batches.GraphStore`.
     kernel_size, stride : int
     """
 

@@ -17,8 +17,9 @@ from skorch.callbacks import Callback
 from torch import Tensor, nn
 
 from isocapsnet._validation import check_number
+from isocapsnet.models._batches import Batches, GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
-from isocapsnet.models._network import Batches, GraphStore, SemiSupervisedNetwork
+from isocapsnet.models._network import SemiSupervisedNetwork
 from isocapsnet.models.cnn import convolutions, pooled_size
 
 
