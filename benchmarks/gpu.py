@@ -35,19 +35,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
     parser.add_argument("--checks", type=int, default=40, help="random cases per template size")
+    parser.add_argument("--only", nargs="*", help="sections; the others stay as they are in the output")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    result = {
-        "device": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()},
-        "routing_correctness": check_routing(),
-        "routing": [measure_routing(**size) for size in ROUTING],
-        "correctness": [check(k, arguments.checks if k < 8 else 3) for k in range(1, 9)],
-        "sizes": [measure(k) for k in range(1, 9)],
-        "large": measure(4, n_nodes=400, n_templates=8),
-        "scaling": [measure(4, **change) for change in SCALING],
+    sections: dict[str, Callable[[], Any]] = {
+        "routing": lambda: [measure_routing(**size) for size in ROUTING],
+        "sizes": lambda: [measure(k) for k in range(1, 9)],
+        "large": lambda: measure(4, n_nodes=400, n_templates=8),
+        "scaling": lambda: [measure(4, **change) for change in SCALING],
+        "routing_correctness": check_routing,
+        "correctness": lambda: [check(k, arguments.checks if k < 8 else 3) for k in range(1, 9)],
     }
-    arguments.output.write_text(json.dumps(result, indent=1))
+    result = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
+    versions = {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()}
+    result |= {"device": torch.cuda.get_device_name(), "versions": versions}
+    for name in arguments.only or sections:
+        result[name] = sections[name]()
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+        print(name, "measured", flush=True)
     report(result)
 
 

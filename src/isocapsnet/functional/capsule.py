@@ -233,7 +233,10 @@ class _FusedRouting(torch.autograd.Function):
         for r in reversed(range(len(sums))):
             # The last capsules are the result; the others are part of every later context.
             grad = grad_capsules if r == len(sums) - 1 else grad_context
-            grads[r] = torch.func.vjp(lambda total: squash(scale * total), sums[r])[1](grad)[0]
+            with torch.enable_grad():
+                total = sums[r].detach().requires_grad_()
+                squashed = squash(scale * total)
+            (grads[r],) = torch.autograd.grad(squashed, total, grad)
             if r > 0:
                 grad_context += kernel.attend(windows, contexts[r], grads[r])
         grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
