@@ -17,6 +17,7 @@ from isocapsnet.report.cortex import cortex_outline
 from isocapsnet.report.embedding import embed
 from isocapsnet.report.evidence import attribution_scene, card_scene
 from isocapsnet.report.figures import plot_comparison
+from isocapsnet.report.gallery import reconstruction
 from isocapsnet.report.packing import pack_indices, pack_numbers
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import windows_table
@@ -186,8 +187,9 @@ def test_cards_give_the_orientation_of_each_class_in_each_window(toy_content: Co
     card = next(method for method in toy_content.methods if method.cards).cards[0]
     first = windows_table(toy_content, card, "card").rows[0]
     assert first[0].text == f"{toy_content.node_name(20)} to {toy_content.node_name(23)}"
-    assert first[3].text == "control 0.20, case 0.90"
-    assert first[4].text == "control 1-2-3-4 (80%), case 4-3-2-1 (80%)"
+    score, order = (first[place].text.replace("\u00a0", " ").replace("\u2011", "-") for place in (3, 4))
+    assert score == "control 0.20, case 0.90"
+    assert order == "control 1-2-3-4 (80%), case 4-3-2-1 (80%)"
 
 
 def test_viewer_gets_the_same_scenes_as_the_cards(text: str) -> None:
@@ -269,6 +271,23 @@ def test_scene_of_an_attribution_keeps_the_strongest_edges_with_their_signs(toy_
     scene = attribution_scene(attribution, "edges")
     assert scene.edges[20, 21] == 1.0 and scene.edges[23, 20] == -0.5
     assert scene.top == [20, 21, 23]
+
+
+def test_likeness_sets_own_inputs_beside_those_of_others() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(3, 8, 8))
+    inputs += inputs.swapaxes(1, 2)
+    found = Reconstructions("m", ["a", "b", "c"], np.array([0, 1, 1]), inputs, 2 * inputs + 1, n_available=3)
+    own, others = found.likeness()
+    edges = np.triu_indices(8, k=1)
+    pairs = [np.corrcoef(inputs[i][edges], inputs[j][edges])[0, 1] for i in range(3) for j in range(3) if i != j]
+    assert (own, others) == (pytest.approx(1), pytest.approx(np.mean(pairs)))
+    mean = replace(found, outputs=np.broadcast_to(inputs.mean(axis=0), inputs.shape))
+    assert mean.likeness()[0] < 1
+    single = replace(found, subjects=["a"], labels=np.array([0]), inputs=inputs[:1], outputs=inputs[:1])
+    assert np.isnan(single.likeness()[1])
+    caption = reconstruction(found, ["no", "yes"]).caption
+    assert f"correlates by 1.00 with its own graph and by {np.mean(pairs):.2f}".replace("-", "−") in caption
 
 
 def test_page_keeps_as_many_reconstructions_as_fit_and_both_classes(toy_content: Content) -> None:

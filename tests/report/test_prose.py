@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isocapsnet import MODELS
 from isocapsnet.report import prose
 from isocapsnet.report.citations import bibtex
 from isocapsnet.report.content import Content, Fit, Method
+from isocapsnet.report.tables import tuning_table
 
 
 def make_row(
@@ -111,8 +113,28 @@ def test_protocol_says_what_was_tuned_and_on_what() -> None:
     assert "4 inner folds, among at most 8 settings" in text
     assert "on the training graphs of the fold alone: tangent" in text
     fixed = prose.protocol_text(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}))
-    assert "Nothing was tuned" in fixed
+    assert "The protocol tuned nothing" in fixed and "inside each fit" not in fixed
     assert "not on record" in prose.protocol_text(make_content())
+
+
+def test_what_a_method_chooses_inside_a_fit_is_said_unless_it_was_set() -> None:
+    methods = [
+        Method(make_row("linear", 0.7), "linear"),
+        Method(make_row("freq[C=1]", 0.6), "freq", {"C": 1}),
+        Method(make_row("linear[C=1]", 0.6), "linear", {"C": 1}),
+        Method(make_row("gcn", 0.6), "gcn"),
+    ]
+    content = replace(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}), methods=methods)
+    assert "within its training graphs: C of linear; density of freq[C=1]." in prose.protocol_text(content)
+    searched = {row[0].text: row[2].text for row in tuning_table(content).rows}
+    assert searched["linear"] == "C: inside each fit" and searched["gcn"] == "nothing"
+
+
+def test_what_is_said_to_be_chosen_inside_a_fit_is_a_parameter_that_is_not_set_by_default() -> None:
+    for name, parameters in prose.CHOSEN_IN_FIT.items():
+        assert [MODELS[name]().get_params()[parameter] for parameter in parameters] == [None] * len(parameters)
+    unset = {name for name in MODELS for p in ("C", "density") if MODELS[name]().get_params().get(p, 0) is None}
+    assert unset == set(prose.CHOSEN_IN_FIT)
 
 
 def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
@@ -147,6 +169,7 @@ def test_missing_numbers_are_dashes_and_intervals_without_bounds_are_means() -> 
 
 def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:
     text = bibtex(["isocapsnet", "fastisonn", "linear"])
-    assert text.count("@") == 4
+    assert text.count("@") == 5
     assert "arXiv:2206.13465" in text and "IsoNN" in text and "nadeau2003" in text and "holm1979" in text
+    assert "hanley1982" in text
     assert text.count("{") == text.count("}")

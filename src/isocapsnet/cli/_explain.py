@@ -183,12 +183,11 @@ def _regions_frame(findings: _Findings) -> pd.DataFrame:
 def _draw(findings: _Findings, out: Path, console: Console) -> None:
     """Templates as sub-graphs, reconstructions and, with coordinates, glass brains; a note where that cannot be."""
     from isocapsnet.report.evidence import attribution_scene, card_scene
-    from isocapsnet.report.figures import plot_connectome, plot_template, save_figure
-    from isocapsnet.report.figures.style import MUTED, colours_of
-    from isocapsnet.report.gallery import reconstruction
+    from isocapsnet.report.figures import plot_template, save_figure
+    from isocapsnet.report.gallery import draw_scene, reconstruction
 
-    n_fits, palette = max(1, findings.n_refits), colours_of(len(findings.classes))
-    scenes = {"edges": attribution_scene(Attribution(findings.edges, findings.randomization, n_fits), "edges")}
+    attribution = Attribution(findings.edges, findings.randomization, max(1, findings.n_refits))
+    scenes = {"edges": attribution_scene(attribution, "edges")}
     try:
         for card in findings.cards:
             name = f"template-{card.template + 1}"
@@ -203,9 +202,7 @@ def _draw(findings: _Findings, out: Path, console: Console) -> None:
             )
             return
         for name, scene in scenes.items():
-            sizes = 60 * scene.nodes / (scene.nodes.max() or 1.0)
-            colours = [MUTED if code < 0 else palette[code] for code in scene.favours]
-            brain = plot_connectome(findings.coordinates, scene.edges, node_sizes=sizes, node_colours=colours)
+            brain = draw_scene(scene, findings.coordinates, len(findings.classes))
             save_figure(brain, out / "figures", f"{name}-brain")
     except InputError as error:  # matplotlib or nilearn is not installed, and the tables do not need them
         console.print(escape(f"No figures: {error}"))

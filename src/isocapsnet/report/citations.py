@@ -94,6 +94,16 @@ _ENTRIES = {
   year = {2003}
 }
 
+@article{hanley1982meaning,
+  title = {The Meaning and Use of the Area under a Receiver Operating Characteristic ({ROC}) Curve},
+  author = {Hanley, James A. and McNeil, Barbara J.},
+  journal = {Radiology},
+  volume = {143},
+  number = {1},
+  pages = {29--36},
+  year = {1982}
+}
+
 @article{holm1979simple,
   title = {A Simple Sequentially Rejective Multiple Test Procedure},
   author = {Holm, Sture},

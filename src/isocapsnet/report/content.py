@@ -91,6 +91,18 @@ class Reconstructions:
     outputs: NDArray[Any]
     n_available: int
 
+    def likeness(self) -> tuple[float, float]:
+        """Mean correlation, over edges, of reconstructions with their own inputs and with other subjects' inputs.
+
+        NaN where there is nothing to correlate: a graph without variation, a single subject.
+        """
+        edges = np.triu_indices(self.inputs.shape[1], k=1)
+        n_graphs = len(self.inputs)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            both = np.corrcoef(self.outputs[:, *edges], self.inputs[:, *edges])[:n_graphs, n_graphs:]
+        own = np.eye(n_graphs, dtype=bool)
+        return float(both[own].mean()), float(both[~own].mean()) if n_graphs > 1 else float("nan")
+
 
 @dataclass(frozen=True)
 class Method:

@@ -11,7 +11,7 @@ from isocapsnet.benchmark.statistics import detectable_difference
 from isocapsnet.report import figures
 from isocapsnet.report.content import Content, Method, Reconstructions
 from isocapsnet.report.evidence import Scene
-from isocapsnet.report.figures.style import MUTED, colours_of
+from isocapsnet.report.figures.style import MUTED, class_colours
 from isocapsnet.report.prose import CONSTANT, METRIC_NAMES, REFERENCE, interval, number
 
 if TYPE_CHECKING:
@@ -125,10 +125,11 @@ def of_method(method: Method, classes: Sequence[str]) -> Iterator[Illustration]:
         )
     if method.histories:
         epochs = [len(history) for history in method.histories]
+        validated = any(epoch.get("valid_loss") is not None for history in method.histories for epoch in history)
         yield Illustration(
             f"{slug}-learning",
             figures.plot_learning(method.histories),
-            "One line per fit; dots: the epoch with the lowest validation loss.",
+            "One line per fit" + ("; dots: the epoch with the lowest validation loss." if validated else "."),
             f"Learning curves of {len(epochs)} fits of {method.label}, {min(epochs)} to {max(epochs)} epochs.",
         )
     found = method.representation
@@ -153,23 +154,26 @@ def template(matrix: NDArray[Any], *, name: str, title: str) -> Illustration:
     )
 
 
+def draw_scene(scene: Scene, coordinates: NDArray[Any], n_classes: int) -> "Figure":
+    """A scene on a glass brain: nodes by their weight, in the colour of the class they speak for."""
+    palette = class_colours(n_classes)
+    return figures.plot_connectome(
+        coordinates,
+        scene.edges,
+        node_sizes=60 * scene.nodes / (scene.nodes.max(initial=0.0) or 1.0),
+        node_colours=[MUTED if code < 0 else palette[code] for code in scene.favours],
+    )
+
+
 def on_brain(content: Content, scene: Scene, *, name: str) -> Illustration | None:
     """A scene on a glass brain; None without coordinates."""
     if content.coordinates is None:
         return None
-    palette = colours_of(len(content.classes))
-    heaviest = scene.nodes.max(initial=0.0) or 1.0
-    figure = figures.plot_connectome(
-        content.coordinates,
-        scene.edges,
-        node_sizes=60 * scene.nodes / heaviest,
-        node_colours=[MUTED if code < 0 else palette[code] for code in scene.favours],
-    )
     colour = "; their colour: the class in which it matches better" if (scene.favours >= 0).any() else ""
     top = ", ".join(content.node_name(node) for node in scene.top)
     return Illustration(
         name,
-        figure,
+        draw_scene(scene, content.coordinates, len(content.classes)),
         f"{scene.title} on the brain. Dots: regions, by their weight{colour}. Lines: positive edges orange, negative "
         "ones blue.",
         f"Glass brain of {scene.title}; main regions {top or 'none'}.",
@@ -183,11 +187,20 @@ def reconstruction(
     """The paper's case study: one subject of each class."""
     first = [int(np.flatnonzero(found.labels == code)[0]) for code in np.unique(found.labels)]
     names = [f"{found.subjects[place]} ({classes[found.labels[place]]})" for place in first]
+    caption = (
+        "One test subject of each class: its graph (edges of at least 0.05 of the largest, and of these the "
+        "strongest, four per node), its matrix, and what the decoder makes of its capsules."
+    )
+    own, others = found.likeness()
+    if np.isfinite([own, others]).all():
+        caption += (
+            f" Over {len(found.labels)} test graphs, a reconstruction correlates by {number(own, 2)} with its own "
+            f"graph and by {number(others, 2)} with those of other subjects."
+        )
     return Illustration(
         f"{as_slug(found.method)}-reconstruction",
         figures.plot_reconstruction(found.inputs[first], found.outputs[first], names, coordinates),
-        "One test subject of each class: its graph (the strongest edges of at least 0.05 of the largest), its matrix, "
-        "and what the decoder makes of its capsules.",
+        caption,
         f"Input and reconstruction of {' and '.join(names)} by {found.method}.",
         is_picture=True,
     )

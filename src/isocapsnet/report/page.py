@@ -10,7 +10,7 @@ from markupsafe import Markup
 from isocapsnet.report import gallery, prose, sections, tables
 from isocapsnet.report.citations import bibtex
 from isocapsnet.report.content import Content
-from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, colours_of
+from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
 from isocapsnet.report.viewers import connectome_data, reconstruction_data, wants_logarithm
 
 _SCRIPTS = ("page.js", "tables.js", "matrices.js", "connectome.js")
@@ -40,7 +40,7 @@ def render(content: Content, on_figure: Callable[[gallery.Illustration], None] =
         "methods": methods,
         "cards": cards,
         "connectome_data": connectome_data(content, [card.scene for card in cards]),
-        "class_colours": list(zip(content.classes, colours_of(len(content.classes)), strict=True)),
+        "class_colours": list(zip(content.classes, class_colours(len(content.classes)), strict=True)),
         "positive": POSITIVE,
         "negative": NEGATIVE,
         "reconstruction_sets": sets,

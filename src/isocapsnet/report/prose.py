@@ -10,6 +10,9 @@ from isocapsnet.report.content import Content, Method
 LEVEL = 0.05
 REFERENCE, CONSTANT = "linear", "constant"
 
+#: Parameters that a method chooses inside each fit where nobody sets them.
+CHOSEN_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
+
 _MISSING = "–"
 
 METRIC_NAMES = {
@@ -150,8 +153,9 @@ def _power(detectable: Mapping[str, Any] | None) -> list[str]:
     if above >= 1:
         return ["With this few graphs and folds, hardly any effect could be shown (80 % power)."]
     return [
-        f"With {detectable['n_scores']:.0f} test folds of this size, a ROC AUC below about {above:.2f}, or a "
-        f"difference between two methods below about {between:.2f}, would be missed more often than one time in five."
+        f"With {detectable['n_scores']:.0f} test folds of this size, a ROC AUC below about {above:.2f} would be missed "
+        f"more often than one time in five. So would a difference below about {between:.2f} between two methods near "
+        "chance whose scores correlate by one half; methods that agree more can be told apart by less."
     ]
 
 
@@ -173,7 +177,10 @@ def protocol_text(content: Content) -> str:
             f"folds, among at most {protocol['n_candidates']} settings per method, its defaults first among them."
         )
     elif name:
-        words.append("Nothing was tuned: every method ran with the parameters shown.")
+        words.append("The protocol tuned nothing: every method ran with the parameters shown.")
+    own = [f"{listing(names)} of {method.label}" for method in content.methods if (names := chosen_in_fit(method))]
+    if own:
+        words.append(f"Chosen inside each fit, by cross-validation within its training graphs: {'; '.join(own)}.")
     words.append("Test graphs took no part in fitting, early stopping, scaling or tuning.")
     steps = [step["name"] for step in content.results.get("preparation") or ()]
     if steps:
@@ -199,12 +206,18 @@ def methods_text(content: Content) -> str:
         f"We compared {listing([method.label for method in content.methods])} on {content.name} ({size}"
         f"{'; ' + classes if classes else ''}). {protocol_text(content)} We report ROC AUC, accuracy, balanced "
         f"accuracy and weighted F1 as means over test folds with 95 % intervals whose variance is corrected for "
-        f"overlapping training sets (Nadeau and Bengio, 2003). Methods were tested against chance {chance}, and "
+        f"overlapping training sets (Nadeau and Bengio, 2003) and, for ROC AUC, taken to be at least what the number "
+        f"of test graphs implies (Hanley and McNeil, 1982). Methods were tested against chance {chance}, and "
         f"against each other by two-sided corrected resampled t-tests on the same folds; p-values are adjusted by "
         f"Holm's method (1979). "
         f"All computations were done with isocapsnet{used}"
         f"{' (' + ', '.join(packages) + ')' if packages else ''}."
     )
+
+
+def chosen_in_fit(method: Method) -> list[str]:
+    """Parameters that the method chooses by itself in every fit."""
+    return [name for name in CHOSEN_IN_FIT.get(method.name, ()) if method.parameters.get(name) is None]
 
 
 def describe_method(method: Method) -> str:

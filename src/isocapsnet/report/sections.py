@@ -152,6 +152,7 @@ def _edge_card(content: Content, album: Album, method: Method, attribution: Attr
         facts=[
             ("mean over", f"{attribution.n_fits} fits, each on its test graphs"),
             ("rank correlation with an untrained network", number(attribution.randomization, 2)),
+            ("regions where most of them meet", ", ".join(content.node_name(node) for node in scene.top) or "none"),
         ],
         table=edges_table(content, scene, name),
     )

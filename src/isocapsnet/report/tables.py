@@ -9,7 +9,16 @@ from markupsafe import Markup, escape
 
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import Scene
-from isocapsnet.report.prose import METRIC_NAMES, describe_method, duration, effect, interval, number, p_value
+from isocapsnet.report.prose import (
+    METRIC_NAMES,
+    chosen_in_fit,
+    describe_method,
+    duration,
+    effect,
+    interval,
+    number,
+    p_value,
+)
 
 _LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES = 8, 6, 8
 _ROWS_AT_A_GLANCE = 3
@@ -121,13 +130,14 @@ def tuning_table(content: Content) -> Table:
     """Each method's parameters, what was searched, and what was chosen how often."""
     rows = []
     for method in content.methods:
-        space = "; ".join(f"{name}: {_values(values)}" for name, values in method.space.items())
+        space = [f"{name}: {_values(values)}" for name, values in method.space.items()]
+        space += [f"{name}: inside each fit" for name in chosen_in_fit(method)]
         chosen = "; ".join(f"{name} ({count} of {len(method.fits)})" for name, count in method.chosen)
         rows.append(
             [
                 Cell(_breakable(method.label)),
                 Cell(describe_method(method)),
-                Cell(space or "nothing"),
+                Cell("; ".join(space) or "nothing"),
                 Cell(chosen if method.space and chosen else "–"),
             ]
         )
@@ -172,7 +182,7 @@ def regions_table(content: Content, card: Mapping[str, Any], name: str) -> Table
         Column("region"),
         Column("share of the separation", numeric=True),
         Column("effect d", numeric=True),
-        Column("fits with it among the first", numeric=True),
+        Column(f"fits with it among the first {len(card['matrix'])}", numeric=True),
         Column("matches better in"),
     ]
     return Table(
@@ -213,13 +223,13 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
                 Cell(effect(window["effect"]), _sortable(window["effect"]["value"])),
                 Cell(
                     ", ".join(
-                        f"{class_name} {number(score, 2)}"
+                        f"{class_name}\u00a0{number(score, 2)}"
                         for class_name, score in zip(content.classes, window["scores"], strict=True)
                     )
                 ),
                 Cell(
                     ", ".join(
-                        f"{class_name} {_order(found['permutation'])} ({found['share']:.0%})"
+                        f"{class_name}\u00a0{_order(found['permutation'])}\u00a0({found['share']:.0%})"
                         for class_name, found in zip(content.classes, window["orientations"], strict=True)
                     )
                 ),
@@ -230,16 +240,18 @@ def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table
         Column("share of the separation", numeric=True),
         Column("effect d", numeric=True),
         Column("mean match score"),
-        Column("most frequent order of the template’s nodes"),
+        Column("most frequent order, in how many graphs"),
     ]
-    return Table(
-        f"{name}-windows", "Windows of the matrix where the template matters most", columns, rows, is_short=True
+    caption = (
+        "Windows of the matrix where the template matters most. A match score is 1 at a perfect match and lower "
+        "elsewhere; an order lists the template’s nodes, as numbered in the drawing, along the regions of the window"
     )
+    return Table(f"{name}-windows", caption, columns, rows, is_short=True)
 
 
 def _order(permutation: Sequence[int]) -> str:
     """The template's node numbers, as drawn, in the order of the window's regions."""
-    return "-".join(str(node + 1) for node in permutation) or "–"
+    return "\u2011".join(str(node + 1) for node in permutation) or "–"
 
 
 def _values(values: Any) -> str:

@@ -10,7 +10,7 @@ from isocapsnet.report.content import Content, Reconstructions
 from isocapsnet.report.cortex import cortex_outline
 from isocapsnet.report.evidence import Scene
 from isocapsnet.report.figures.brain import is_heavy_tailed, without_diagonal
-from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, colours_of
+from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
 from isocapsnet.report.packing import pack_numbers
 
 #: Bytes of the page that reconstructions may take, all methods together.
@@ -24,7 +24,7 @@ def connectome_data(content: Content, scenes: Sequence[Scene]) -> dict[str, Any]
     return {
         "coordinates": pack_numbers(content.coordinates),
         "cortex": cortex_outline(),
-        "colours": {"positive": POSITIVE, "negative": NEGATIVE, "classes": colours_of(len(content.classes))},
+        "colours": {"positive": POSITIVE, "negative": NEGATIVE, "classes": class_colours(len(content.classes))},
         "scenes": [_scene_data(scene) for scene in scenes],
     }
 

@@ -13,7 +13,7 @@ from isocapsnet.report.figures.style import (
     MUTED,
     NEGATIVE,
     POSITIVE,
-    colours_of,
+    class_colours,
     edge_colours,
     magnitude_colours,
     markers_of,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LABELLED_ENTRIES = 6
-_DRAWN_EDGES = 400
+_DRAWN_EDGES_PER_NODE = 4
 
 
 @styled
@@ -107,8 +107,8 @@ def plot_reconstruction(
 ) -> "Figure":
     """The paper's case study: for each subject the graph on a glass brain, its matrix, the reconstructed matrix.
 
-    Edges of the drawing are those of at least ``threshold`` of the graph's largest edge, and of these the 400
-    strongest: beyond, a glass brain is one blot. Without coordinates the first column is left out.
+    Edges of the drawing are those of at least ``threshold`` of the graph's largest edge, and of these the strongest,
+    four per node on average: beyond, a glass brain is one blot. Without coordinates the first column is left out.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def plot_representation(vectors: ArrayLike, labels: ArrayLike, classes: Sequence
     figure, (axis,) = new_figure(2.9, 2.75)
     fitted = PCA(n_components=2, svd_solver="full").fit(values)
     points = fitted.transform(values)
-    styles = zip(classes, colours_of(len(classes)), markers_of(len(classes)), strict=True)
+    styles = zip(classes, class_colours(len(classes)), markers_of(len(classes)), strict=True)
     for code, (name, colour, marker) in enumerate(styles):
         here = points[truth == code]
         axis.plot(
@@ -174,9 +174,9 @@ def without_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def strongest_edges(matrix: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
-    """The matrix without edges under ``threshold`` of the largest, and with no more than the 400 strongest."""
-    strengths = np.abs(matrix)
-    weakest = np.sort(strengths[np.triu_indices(len(matrix), k=1)])[-_DRAWN_EDGES:].min(initial=np.inf)
+    """The matrix without edges under ``threshold`` of the largest, and with the strongest alone, four per node."""
+    strengths, n_drawn = np.abs(matrix), _DRAWN_EDGES_PER_NODE * len(matrix)
+    weakest = np.sort(strengths[np.triu_indices(len(matrix), k=1)])[-n_drawn:].min(initial=np.inf)
     return np.where(strengths >= max(threshold * strengths.max(initial=0.0), weakest, 1e-300), matrix, 0.0)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet.benchmark.statistics import roc_auc, wilson_interval
-from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, colours_of, new_figure, styled
+from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, class_colours, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ def plot_roc(labels: ArrayLike, probabilities: ArrayLike, folds: ArrayLike, clas
     axis.plot([0, 1], [0, 1], color=MUTED, lw=0.9, ls="--", gid="chance")
     grid = np.linspace(0, 1, 101)
     shown = [len(classes) - 1] if len(classes) == 2 else list(range(len(classes)))
-    for column, colour in zip(shown, colours_of(len(shown)), strict=True):
+    for column, colour in zip(shown, [_BLUE] if len(shown) == 1 else class_colours(len(shown)), strict=True):
         curves = []
         for fold in np.unique(groups):
             here = groups == fold

@@ -140,6 +140,11 @@ def colours_of(n: int) -> list[str]:
     return [PALETTE[i % len(PALETTE)] for i in range(n)]
 
 
+def class_colours(n: int) -> list[str]:
+    """``n`` colours for classes: the first of them are not those of positive and negative edges."""
+    return colours_of(n + 2)[2:]
+
+
 def markers_of(n: int) -> list[str]:
     """``n`` markers, which differ where colours do."""
     return [MARKERS[(i + i // len(MARKERS)) % len(MARKERS)] for i in range(n)]
