@@ -116,6 +116,16 @@ def test_folds_that_agree_by_luck_are_not_believed_beyond_what_their_subjects_al
     assert constant.metrics["roc_auc"] == (0.5, 0.5, 0.5)
 
 
+def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
+    perfect = [1.0, 1.0]
+    crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]
+    table = tabulate([*crowd, *_records("constant", [0.5, 0.5])])
+    verdicts = {row.method: row.verdict for row in table.rows}
+    assert verdicts["a"] == "not distinguishable from chance (2 folds are too few: a perfect score would not be either)"
+    assert verdicts["constant"] == "not distinguishable from chance"
+    assert tabulate(_records("a", [1.0] * 6)).rows[0].verdict == "above chance"
+
+
 def test_failures_are_the_verdict() -> None:
     error = {"key": "k", "job": _record("gcn", 0, 0, 0.5)["job"], "reason": "Timeout: over 5 s"}
     rows = tabulate([*_records("gcn", GOOD[:5]), *_records("linear", FAIR)], [error]).rows

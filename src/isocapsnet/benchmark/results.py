@@ -166,6 +166,7 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
     _tell_apart(methods)
     comparisons = _compare_all(methods, ratio)
     p_chance = _test_against_chance(methods, ratio)
+    hopeless = _out_of_reach(methods, ratio)
     audits = _test_audits(methods, ratio)
     best = _find_best([found for found in methods if not found.failures], comparisons)
     against_reference = _against_reference(methods, ratio)
@@ -178,7 +179,8 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
             is_best=found.label == best,
             audit=audits.get(found.label),
         )
-        rows.append(replace(row, verdict=_verdict(row, against_reference.get(found.label))))
+        verdict = _verdict(row, against_reference.get(found.label), found.label in hopeless)
+        rows.append(replace(row, verdict=verdict))
     return Table(rows, comparisons, ratio)
 
 
@@ -260,6 +262,19 @@ def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str
     return p_values | dict(zip(asked, statistics.holm([p_values[label] for label in asked]), strict=True))
 
 
+def _out_of_reach(methods: Sequence[_Evidence], ratio: float) -> set[str]:
+    """Labels of methods that would not be above chance by t-test even if each had a ROC AUC of 1 in every fold."""
+    p_values = {
+        found.label: statistics.corrected_t_test(
+            np.full(len(found.data), 1 - CHANCE), ratio, "greater", least_variance=found.area_variance(CHANCE)
+        )
+        for found in methods
+        if len(found.data) > 1 and not found.null and set(found.areas().values()) != {CHANCE}
+    }
+    adjusted = statistics.holm(list(p_values.values()))
+    return {label for label, p_value in zip(p_values, adjusted, strict=True) if p_value > LEVEL}
+
+
 def _compare(first: Mapping[Any, float], second: Mapping[Any, float], ratio: float) -> tuple[Interval, float]:
     """Difference over the folds both have, with its interval and two-sided p-value."""
     common = sorted(first.keys() & second.keys())
@@ -327,7 +342,7 @@ def _find_best(methods: Sequence[_Evidence], comparisons: Sequence[Comparison]) 
     return None
 
 
-def _verdict(row: MethodResult, against_reference: str | None) -> str:
+def _verdict(row: MethodResult, against_reference: str | None, is_out_of_reach: bool) -> str:
     """What the numbers show about one method."""
     if row.failed:
         reason = max(row.failures, key=lambda text: row.failures[text])
@@ -337,4 +352,7 @@ def _verdict(row: MethodResult, against_reference: str | None) -> str:
     if row.p_chance <= LEVEL:
         return "above chance" + (f", {against_reference}" if against_reference else "")
     below = against_reference is not None and against_reference.startswith("worse")
-    return "not distinguishable from chance" + (f", {against_reference}" if below else "")
+    verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
+    if is_out_of_reach:
+        verdict += f" ({len(row.scores)} folds are too few: a perfect score would not be either)"
+    return verdict
