@@ -95,6 +95,7 @@ def _benchmark_section(content: dict[str, Any]) -> str:
     if has_paper:
         header[2:2], header[4:4] = ["paper"], ["paper"]
     lines = [_row(header), _row(["---"] * len(header))]
+    limits: set[str] = set()  # said of every method alike, so once below the table
     for method in sorted(content["methods"], key=lambda m: -(m["metrics"]["roc_auc"]["mean"] or 0)):
         metrics = {metric: interval["mean"] for metric, interval in method["metrics"].items()}
         area, paper = method["metrics"]["roc_auc"], paper_figures(name, method["method"])
@@ -102,7 +103,9 @@ def _benchmark_section(content: dict[str, Any]) -> str:
         if has_paper:
             cells = [*cells[:2], _number(paper.get("accuracy")), cells[2], _number(paper.get("f1"))]
         interval = f"{_number(area['mean'])} [{_number(area['low'])}, {_number(area['high'])}]"
-        cells += [_number(metrics["balanced_accuracy"]), interval, _number(method["seconds"], 2), method["verdict"]]
+        verdict, _, limit = method["verdict"].partition(" (")
+        limits |= {limit.rstrip(")")} - {""}
+        cells += [_number(metrics["balanced_accuracy"]), interval, _number(method["seconds"], 2), verdict]
         lines.append(_row(cells))
     classes = ", ".join(f"{label}: {count}" for label, count in content["passport"]["classes"].items())
     what = (
@@ -110,7 +113,8 @@ def _benchmark_section(content: dict[str, Any]) -> str:
         f"protocol {protocol['name']}, {content['detectable']['n_scores']} test folds. "
         f"80 % power begins at a ROC AUC of {_number(content['detectable']['above_chance'], 2)} against chance."
     )
-    return "\n".join([f"## {name}", "", what, "", f"```\n{content['command']}\n```", "", *lines])
+    notes = ["", *(f"No method could be above chance here: {limit}." for limit in sorted(limits))] if limits else []
+    return "\n".join([f"## {name}", "", what, "", f"```\n{content['command']}\n```", "", *lines, *notes])
 
 
 def _sweep_section(folder: Path, content: dict[str, Any]) -> str:

@@ -121,7 +121,7 @@ def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() ->
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]
     table = tabulate([*crowd, *_records("constant", [0.5, 0.5])])
     verdicts = {row.method: row.verdict for row in table.rows}
-    assert verdicts["a"] == "not distinguishable from chance (2 folds are too few: a perfect score would not be either)"
+    assert verdicts["a"] == "not distinguishable from chance (2 folds are too few; a perfect score would not be either)"
     assert verdicts["constant"] == "not distinguishable from chance"
     assert tabulate(_records("a", [1.0] * 6)).rows[0].verdict == "above chance"
 

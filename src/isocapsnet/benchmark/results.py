@@ -354,5 +354,5 @@ def _verdict(row: MethodResult, against_reference: str | None, is_out_of_reach: 
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
     if is_out_of_reach:
-        verdict += f" ({len(row.scores)} folds are too few: a perfect score would not be either)"
+        verdict += f" ({len(row.scores)} folds are too few; a perfect score would not be either)"
     return verdict
