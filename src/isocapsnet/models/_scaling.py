@@ -11,6 +11,8 @@ SCALINGS = ("auto", "std", "log", "none")
 
 # Edges that are never negative and reach beyond this are counts (streamlines), not correlations.
 _COUNT_LEVEL = 100.0
+# Below this share of the mean, a deviation is the rounding of a sum over edges that are all alike.
+_ROUNDING = 1e-12
 
 
 class EdgeScaler(NamedTuple):
@@ -58,7 +60,7 @@ def fit_scaler(X: NDArray[Any], scaling: str) -> EdgeScaler:
         low, high = min(low, values.min()), max(high, values.max())
         plain.add(values)
         logged.add(np.sign(values) * np.log1p(np.abs(values)))
-    logarithm = scaling == "log" or (scaling == "auto" and low >= 0 and high > _COUNT_LEVEL)
+    logarithm = scaling == "log" or (scaling == "auto" and bool(low >= 0 and high > _COUNT_LEVEL))
     deviation = (logged if logarithm else plain).deviation()
     return EdgeScaler(logarithm, deviation if deviation > 0 else 1.0)
 
@@ -77,4 +79,5 @@ class _Moments:
         self.count = total
 
     def deviation(self) -> float:
-        return float(np.sqrt(self.squares / self.count))
+        deviation = float(np.sqrt(self.squares / self.count))
+        return deviation if deviation > _ROUNDING * abs(self.mean) else 0.0
