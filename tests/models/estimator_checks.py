@@ -25,6 +25,9 @@ from isocapsnet import InputError, load_model, save_model
 
 N_GRAPHS, N_NODES = 24, 12
 
+# What a fit of a blink cannot show: how long it may go on, and what it prints.
+UNSEEN = {"patience", "tolerance", "random_state", "verbose"}
+
 # How far float32 arithmetic in another order may move a probability.
 CLOSE = 1e-4
 
@@ -113,6 +116,28 @@ def check_search_space_holds_parameters_that_can_be_set(make):
             make(**{name: value})._check_parameters(N_NODES)
 
 
+def another(value):
+    """A number, switch or list of sizes that differs from ``value``; ``None`` for anything else."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return max(1, value // 4) if value > 1 else 2
+    if isinstance(value, float):
+        return value / 2 or 0.5
+    return (value[0] + 1, *value[1:]) if isinstance(value, tuple) else None
+
+
+def check_every_parameter_makes_a_difference(make):
+    X, y = make_data()
+    before = fitted(make).predict_proba(X)
+    space = type(make()).search_space()
+    for name, value in make().get_params().items():
+        others = [other for other in space.get(name, [another(value)]) if other not in (value, None)]
+        if others and name not in UNSEEN:
+            after = make(**{name: others[0]}).fit(X, y).predict_proba(X)
+            assert not np.array_equal(after, before), f"{name}={others[0]} answers as {name}={value} does"
+
+
 # -- what comes out -----------------------------------------------------------------------------------------
 
 
@@ -164,6 +189,14 @@ def check_rare_classes(make):
     X, _ = make_data()
     fits_and_predicts(make, X, np.repeat([0, 1], [N_GRAPHS - 2, 2]))
     fits_and_predicts(make, X, np.repeat([0, 1, 2], [N_GRAPHS - 5, 3, 2]))
+
+
+def check_class_weight_moves_the_probabilities(make):
+    if "class_weight" not in make().get_params():
+        return
+    X, y = make_data()
+    light, heavy = (make(class_weight={0: 1.0, 1: w}).fit(X, y).predict_proba(X)[:, 1].mean() for w in (0.05, 20.0))
+    assert heavy > light
 
 
 # -- same in, same out --------------------------------------------------------------------------------------

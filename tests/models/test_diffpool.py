@@ -1,6 +1,7 @@
 """DiffPool against a graph worked by hand, and its losses against their definitions."""
 
 import numpy as np
+import pytest
 import torch
 from numpy.testing import assert_allclose
 
@@ -30,9 +31,12 @@ def make_network(n_pools=1, n_layers=1):
 
 
 def sage(gnn, nodes, edges):
-    """One GraphSAGE layer, by its definition: own features and the mean of the neighbours'."""
-    neighbours, own = (getattr(gnn.convolutions[0], name).weight.detach().numpy().T for name in ("lin_rel", "lin_root"))
-    return (edges @ nodes / np.maximum(edges.sum(axis=1, keepdims=True), 1)) @ neighbours + nodes @ own
+    """GraphSAGE layers, by their definition: own features and the mean of the neighbours', with ReLU in between."""
+    for layer, convolution in enumerate(gnn.convolutions):
+        neighbours, own = (getattr(convolution, name).weight.detach().numpy().T for name in ("lin_rel", "lin_root"))
+        nodes = np.maximum(nodes, 0) if layer else nodes
+        nodes = (edges @ nodes / np.maximum(edges.sum(axis=1, keepdims=True), 1)) @ neighbours + nodes @ own
+    return nodes
 
 
 def test_hard_clusters_worked_by_hand():
@@ -57,8 +61,9 @@ def test_hard_clusters_worked_by_hand():
     assert_allclose(output.entropy, 0, atol=1e-6)
 
 
-def test_soft_clusters_equal_the_equations_through_two_poolings():
-    network = make_network(n_pools=2)
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_soft_clusters_equal_the_equations_through_two_poolings(n_layers):
+    network = make_network(n_pools=2, n_layers=n_layers)
     nodes, edges = np.eye(4), PATH.numpy()
     means, link_loss, entropy = [], 0.0, 0.0
     for embed, assign in zip(network.embeddings[:-1], network.assignments, strict=True):
@@ -81,8 +86,9 @@ def test_soft_clusters_equal_the_equations_through_two_poolings():
 def test_loss_is_cross_entropy_plus_weighted_link_and_entropy_losses():
     logits = torch.tensor([[0.0, 0.0], [0.0, 3.0]])
     output = DiffPoolOutput(logits, logits, torch.tensor(0.5), torch.tensor(0.25))
-    loss = DiffPoolLoss(torch.ones(2), link_weight=2.0, entropy_weight=3.0)(output, torch.tensor([0, 1]))
-    assert_allclose(loss, (np.log(2) + np.log(1 + np.exp(-3))) / 2 + 2 * 0.5 + 3 * 0.25, rtol=1e-6)
+    loss = DiffPoolLoss(torch.tensor([1.0, 4.0]), link_weight=2.0, entropy_weight=3.0)
+    cross_entropy = (np.log(2) + 4 * np.log(1 + np.exp(-3))) / 5
+    assert_allclose(loss(output, torch.tensor([0, 1])), cross_entropy + 2 * 0.5 + 3 * 0.25, rtol=1e-6)
 
 
 def test_entropy_loss_sharpens_the_assignments():

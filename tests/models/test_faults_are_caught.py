@@ -27,6 +27,17 @@ class AcceptsAnyOption(LinearClassifier):
         self.class_weight = given
 
 
+class IgnoresItsStrength(LinearClassifier):
+    def _fit(self, X, codes):
+        self.C, given = 1.0, self.C
+        super()._fit(X, codes)
+        self.C = given
+
+
+class IgnoresClassWeight(AcceptsAnyOption):
+    pass
+
+
 class PromisesAnUnknownParameter(LinearClassifier):
     @classmethod
     def search_space(cls):
@@ -102,6 +113,8 @@ FAULTS = {
     ChecksInInit: checks.check_init_stores_its_arguments_unchanged_and_unchecked,
     SetsItsOwnParameter: checks.check_fit_leaves_the_parameters_alone,
     AcceptsAnyOption: checks.check_unknown_options_are_refused_in_fit,
+    IgnoresItsStrength: checks.check_every_parameter_makes_a_difference,
+    IgnoresClassWeight: checks.check_class_weight_moves_the_probabilities,
     PromisesAnUnknownParameter: checks.check_search_space_holds_parameters_that_can_be_set,
     DrawsFromTheGlobalGenerator: checks.check_global_random_state_is_untouched,
     ForgetsItsSeed: checks.check_same_random_state_gives_the_same_bits,

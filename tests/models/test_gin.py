@@ -30,6 +30,7 @@ def make_network(n_layers, node_features, hidden_size=2):
 def test_one_layer_on_degrees_worked_by_hand():
     network = make_network(1, "degree")
     convolution = network.convolutions[0]
+    assert isinstance(convolution.eps, torch.nn.Parameter), "ε is learned"
     convolution.eps.data.fill_(0.5)
     convolution.nn[0].weight.data = torch.tensor([[1.0], [-1.0]])
     convolution.nn[3].weight.data = torch.tensor([[2.0, 0.0], [-1.0, 1.0]])
