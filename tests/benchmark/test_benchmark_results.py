@@ -116,6 +116,29 @@ def test_folds_that_agree_by_luck_are_not_believed_beyond_what_their_subjects_al
     assert constant.metrics["roc_auc"] == (0.5, 0.5, 0.5)
 
 
+def test_equal_areas_of_a_handful_of_folds_have_an_interval_of_some_width() -> None:
+    low, high = tabulate(_records("gcn", [0.75] * 3)).rows[0].metrics["roc_auc"][1:]
+    assert low < 0.7
+    assert high > 0.8
+
+
+def test_nobody_wins_or_loses_where_nobody_is_above_chance() -> None:
+    """Equal folds make the differences certain, but three folds do not show that anybody does better than guess."""
+    table = tabulate([*_records("linear", [0.75] * 3), *_records("gcn", [0.25] * 3), *_records("constant", [0.5] * 3)])
+    assert [row.is_best for row in table.rows] == [False] * 3
+    assert all("linear" not in row.verdict for row in table.rows)
+
+
+def test_folds_without_an_area_are_no_evidence_even_with_permutations() -> None:
+    """Where each site holds one class there is no ROC AUC, neither of the data nor of any draw."""
+    records = [r for p in range(40) for r in _records("gcn", [0.5] * 3, permutation=p)]
+    one_class = [{**record, "labels": [fold % 2] * 40} for fold, record in enumerate(records)]
+    row = tabulate(one_class).rows[0]
+    assert np.isnan(row.metrics["roc_auc"].mean)
+    assert row.p_chance == 1
+    assert row.verdict == "ROC AUC is not defined: every test fold holds one class"
+
+
 def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
     perfect = [1.0, 1.0]
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]

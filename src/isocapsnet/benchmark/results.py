@@ -55,7 +55,7 @@ class MethodResult:
     p_chance : float
         Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
     is_best : bool
-        Whether it beats every other method, Holm-adjusted over all pairs.
+        Whether it is above chance and beats every other method, Holm-adjusted over all pairs.
     """
 
     method: str
@@ -168,7 +168,9 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
     p_chance = _test_against_chance(methods, ratio)
     hopeless = _out_of_reach(methods, ratio)
     audits = _test_audits(methods, ratio)
-    best = _find_best([found for found in methods if not found.failures], comparisons)
+    above_chance = {label for label, p_value in p_chance.items() if p_value <= LEVEL}
+    able = [found for found in methods if not found.failures and found.label in above_chance]
+    best = _find_best(able, comparisons)
     against_reference = _against_reference(methods, ratio)
     rows = []
     for found in methods:
@@ -179,7 +181,9 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
             is_best=found.label == best,
             audit=audits.get(found.label),
         )
-        verdict = _verdict(row, against_reference.get(found.label), found.label in hopeless)
+        # Of two methods that may both be guessing, neither is called worse.
+        relation = against_reference.get(found.label) if above_chance & {found.label, REFERENCE} else None
+        verdict = _verdict(row, relation, found.label in hopeless)
         rows.append(replace(row, verdict=verdict))
     return Table(rows, comparisons, ratio)
 
@@ -224,7 +228,7 @@ def _summarise(found: _Evidence, ratio: float) -> MethodResult:
         for name in METRICS
     }
     areas = list(found.areas().values())
-    if len(set(areas)) > 1:  # a constant answer has the same area by construction, not by luck
+    if set(areas) != {CHANCE}:  # a constant answer has that area by construction, not by luck
         least = found.area_variance(metrics["roc_auc"].mean)
         metrics["roc_auc"] = statistics.corrected_interval(areas, ratio, least_variance=least)
     if len(records) == 1:
@@ -251,7 +255,7 @@ def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str
         areas = found.areas()
         differences = np.array(list(areas.values())) - CHANCE
         complete = [list(draw.values()) for draw in found.null.values() if draw.keys() == areas.keys()]
-        if complete:
+        if complete and not np.isnan(differences).all():
             observed = float(np.nanmean(list(areas.values())))
             p_values[found.label] = statistics.permutation_p_value(observed, np.nanmean(complete, axis=1))
         elif len(differences):
@@ -347,6 +351,8 @@ def _verdict(row: MethodResult, against_reference: str | None, is_out_of_reach: 
     if row.failed:
         reason = max(row.failures, key=lambda text: row.failures[text])
         return f"{row.failed} of {row.jobs} jobs failed: {reason}"
+    if np.isnan(row.metrics["roc_auc"].mean):
+        return "ROC AUC is not defined: every test fold holds one class"
     if len(row.scores) < 2 and row.p_chance == 1:
         return "a single test fold shows no more than its own interval"
     if row.p_chance <= LEVEL:
