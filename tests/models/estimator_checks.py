@@ -243,11 +243,12 @@ def check_a_graph_is_answered_alike_alone_and_among_others(make):
 
 
 def check_transform_has_one_finite_row_per_graph(make):
-    X, _ = make_data()
+    X, y = make_data()
     if not hasattr(fitted(make), "transform"):
         return
     features = fitted(make).transform(X)
     assert len(features) == N_GRAPHS
+    assert_array_equal(make().fit_transform(X, y), features)
     assert np.isfinite(features).all()
     assert_allclose(fitted(make).transform(X[3:4]), features[3:4], rtol=1e-3, atol=CLOSE)
 

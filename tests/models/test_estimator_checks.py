@@ -64,6 +64,10 @@ def test_every_method_there_is_has_a_name():
     assert len(MODELS) == len(classes)
 
 
+def test_every_method_but_the_yardsticks_has_a_representation():
+    assert {name for name, model in MODELS.items() if not hasattr(model, "transform")} == {"constant", "linear"}
+
+
 def test_every_check_runs_on_every_method(request):
     ran = {
         (item.callspec.params["method"], item.callspec.params["check"])

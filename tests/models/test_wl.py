@@ -84,6 +84,13 @@ def test_kernel_equals_the_definition_also_for_graphs_with_unseen_labels(graphs,
     assert_allclose(kernel.transform(wl._labelled(graphs[2:], node_labels)), np.array(slow)[2:, :2])
 
 
+def test_transform_gives_the_kernel_with_each_training_graph():
+    X = np.random.default_rng(0).normal(size=(12, 6, 6))
+    model = WLClassifier(density=0.3, negative_edges="absolute", random_state=0).fit(X[:8], np.arange(8) % 2)
+    new = strongest_edges(X[8:], 0.3, "absolute")
+    assert_allclose(model.transform(X[8:]), [[slow_kernel(a, b, "region", 1) for b in model.graphs_] for a in new])
+
+
 def shuffle_nodes(X, seed):
     """Each graph with its nodes in an order of its own."""
     rng = np.random.default_rng(seed)

@@ -87,10 +87,10 @@ class CapsNetClassifier(CapsuleClassifier):
     Weighted and negative edges and the diagonal enter as they are, after scaling. Neighbouring rows are read as
     neighbouring pixels, so the answer depends on the order of the nodes.
 
-    Three things differ from the original, which was made for images of 28 x 28 pixels. The sum of the votes is divided
+    Four things differ from the original, which was made for images of 28 x 28 pixels. The sum of the votes is divided
     by the square root of their number, or thousands of votes would saturate every class capsule. Both convolutions have
     a stride, and layers are narrower. The decoder sees all class capsules instead of the true class alone, so that it
-    needs no label.
+    needs no label. Its error is the norm of the difference instead of the squared norm, as in Iso-CapsNet.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import TransformerMixin
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights
@@ -22,7 +23,7 @@ DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 _BATCH = 64
 
 
-class FreqClassifier(GraphClassifier):
+class FreqClassifier(TransformerMixin, GraphClassifier):
     """The most frequent connected sub-graphs, present or absent, decide through a logistic regression.
 
     Each graph keeps its strongest edges, unweighted; the diagonal is not used. Sub-graphs are mined over the training

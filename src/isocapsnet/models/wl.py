@@ -6,9 +6,10 @@ N. Shervashidze and K. Borgwardt, "Fast subtree kernels on graphs", NIPS 2009. T
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from sklearn.base import TransformerMixin
 from sklearn.svm import SVC
 
 from isocapsnet._validation import check_number, check_option
@@ -22,7 +23,7 @@ DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 _LEAST_SLOPE = 1e-3
 
 
-class WLClassifier(GraphClassifier):
+class WLClassifier(TransformerMixin, GraphClassifier):
     """Graphs are alike when they share many rooted subtrees; a kernel machine decides.
 
     Each graph keeps its strongest edges, unweighted; the diagonal is not used. Nodes start with a label. In each
@@ -97,6 +98,10 @@ class WLClassifier(GraphClassifier):
         """What a nested tuner may try; the density is chosen within ``fit``."""
         return {"n_iterations": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES), "C": [0.1, 1.0, 10.0]}
 
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The kernel of each graph with each training graph: ``(n_graphs, n_training_graphs)``."""
+        return self._similarity(self._check_fitted(X))
+
     def _check_parameters(self, n_nodes: int) -> None:
         check_option("node_labels", self.node_labels, ("region", "degree"))
         check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
@@ -169,10 +174,13 @@ class WLClassifier(GraphClassifier):
             return scores / scores.sum(axis=1, keepdims=True)
         return np.asarray(softmax(slope * scores + offset, axis=1))
 
-    def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+    def _similarity(self, X: NDArray[Any]) -> NDArray[np.float64]:
         graphs = strongest_edges(X, self.density_, self.negative_edges)
-        similarity = self._kernel.transform(_labelled(graphs, self.node_labels))
-        return self._probabilities(similarity @ self.coef_.T + self.intercept_, self.slope_, self.offset_)
+        return np.asarray(self._kernel.transform(_labelled(graphs, self.node_labels)))
+
+    def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        scores = self._similarity(X) @ self.coef_.T + self.intercept_
+        return self._probabilities(scores, self.slope_, self.offset_)
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays: dict[str, NDArray[Any]] = {
