@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark import Plan, Protocol
+from isocapsnet.benchmark.estimation import tune
 from isocapsnet.benchmark.naming import canonical_json, digest_of, seed_from
-from isocapsnet.benchmark.protocol import null_order
+from isocapsnet.benchmark.preparation import Preparation
+from isocapsnet.benchmark.protocol import free_unlabelled, inner_folds, null_order, stratified_folds
 
 
 @given(
@@ -94,6 +96,40 @@ def test_impossible_splits_are_refused_with_a_sentence(study, protocol, repeats,
     with pytest.raises(InputError, match=sentence):
         protocol.check_repeats(study, repeats)
         protocol.splits(study, 0)
+
+
+def test_unlabelled_graphs_of_tested_people_and_sites_do_not_train() -> None:
+    study = make_study(n_graphs=40, n_sites=2, n_unlabelled=10)  # all of the last at the second site
+    assert study.unknown.tolist() == list(range(30, 40))
+    assert free_unlabelled(study, Protocol(), np.array([20, 21])).tolist() == list(range(30, 40))
+    returning = study.subjects.copy()
+    returning[33] = returning[21]
+    assert 33 not in free_unlabelled(replace(study, subjects=returning), Protocol(), np.array([20, 21]))
+    away = Protocol("leave-site-out")
+    assert [len(free_unlabelled(study, away, split.test)) for split in away.splits(study, 0)] == [10, 0]
+
+
+def test_there_are_no_inner_folds_where_none_keep_subjects_whole_and_classes_in_training() -> None:
+    labels, groups = np.array([1, 0, 0, 1, 0, 1]), np.array([0, 3, 1, 0, 3, 1])
+    with pytest.raises(InputError, match="cannot keep each subject whole"):
+        stratified_folds(labels, groups, 2, seed=76)
+    assert inner_folds(labels, groups, 3, seed=76) == []
+    assert len(inner_folds(labels, None, 3, seed=76)) == 3
+
+
+def test_tuning_passes_over_inner_folds_of_one_class_and_keeps_the_defaults_without_any_other() -> None:
+    study = make_study(n_graphs=24, effect=4.0)
+    train, labels = np.arange(24), study.labels
+
+    def fit(settings: dict, graphs: np.ndarray, labels: np.ndarray) -> Logistic:
+        return Logistic(**settings).fit(graphs, labels)
+
+    one_class = (np.arange(12), np.arange(12, 24, 2))
+    candidates = [{"blind": True}, {"blind": False}]
+    both = [one_class, (np.arange(12), np.arange(12, 24))]
+    preparation = Preparation((), study)
+    assert tune(candidates, both, fit, preparation, train, labels) == {"blind": False}
+    assert tune(candidates, [one_class], fit, preparation, train, labels) == {"blind": True}
 
 
 def test_the_null_moves_data_but_neither_labels_nor_folds_nor_unlabelled_graphs() -> None:

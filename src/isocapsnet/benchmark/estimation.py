@@ -59,8 +59,12 @@ def tune(
     """The candidate with the highest mean ROC AUC over the inner folds of ``train``; the first of equals.
 
     ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate that these data do not allow (a
-    kernel larger than the graph, say) drops out; when all do, the first one's reason is raised.
+    kernel larger than the graph, say) drops out; when all do, the first one's reason is raised. Inner folds that
+    hold one class are passed over; without any other the first candidate is taken.
     """
+    folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
+    if not folds:
+        return dict(candidates[0])
     scores = np.full((len(candidates), len(folds)), np.nan)
     reasons: list[ValueError] = []
     classes = np.unique(labels)
@@ -76,7 +80,7 @@ def tune(
                 reasons.append(reason)
     means = scores.mean(axis=1)
     if np.isnan(means).all():
-        raise reasons[0] if reasons else ValueError("No inner fold holds two classes, so nothing can be tuned.")
+        raise reasons[0]
     return dict(candidates[int(np.nanargmax(means))])
 
 

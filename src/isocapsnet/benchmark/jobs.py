@@ -20,7 +20,7 @@ from isocapsnet.benchmark.estimation import as_tuples, build_estimator, list_can
 from isocapsnet.benchmark.memory import peak_memory, reset_peak_memory
 from isocapsnet.benchmark.naming import digest_of, seed_from
 from isocapsnet.benchmark.preparation import Preparation, Step
-from isocapsnet.benchmark.protocol import Protocol, Split, inner_folds, null_order
+from isocapsnet.benchmark.protocol import Protocol, Split, free_unlabelled, inner_folds, null_order
 from isocapsnet.benchmark.study import DataSource, Study
 
 
@@ -147,13 +147,14 @@ def run_job(task: Task) -> dict[str, Any]:
     protocol = Protocol(**job.protocol)
     split = _splits(protocol, study, job.repeat)[job.fold]
     drawn = null_order(study, protocol, job.permutation) if job.permutation else np.arange(len(study.X))
-    train, labels = drawn[split.train], study.labels[split.train]
+    train, test, labels = drawn[split.train], drawn[split.test], study.labels[split.train]
+    extra = free_unlabelled(study, protocol, test) if job.use_unlabeled else np.arange(0)
     preparation = Preparation(task.steps, study, _node_order(job, study))
 
     def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any]) -> Any:
         parameters = {**job.parameters, **settings, **task.runtime}
         estimator = build_estimator(task.factory, parameters, job.seed("fit"))
-        unlabelled = {"X_unlabeled": preparation.transform(study.unknown)} if job.use_unlabeled else {}
+        unlabelled = {"X_unlabeled": preparation.transform(extra)} if len(extra) else {}
         return estimator.fit(graphs, labels, **unlabelled)
 
     reset_peak_memory()
@@ -170,7 +171,7 @@ def run_job(task: Task) -> dict[str, Any]:
         clock.append(time.perf_counter())
         estimator = fit(settings, preparation.fit(train, labels), labels)
         clock.append(time.perf_counter())
-        prepared = preparation.transform(drawn[split.test])
+        prepared = preparation.transform(test)
         probabilities = predict_probabilities(estimator, prepared, study.classes)
         clock.append(time.perf_counter())
     memory = peak_memory()

@@ -3,6 +3,7 @@
 Splits depend on (dataset, protocol, repeat) alone, so every method sees the same folds.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -108,9 +109,21 @@ def stratified_folds(
 def inner_folds(
     labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """As many stratified folds as the smallest class allows, up to ``n_folds``; none below two."""
-    n_folds = min(n_folds, _smallest_class(labels, groups)[1])
-    return stratified_folds(labels, groups, n_folds, seed) if n_folds > 1 else []
+    """As many stratified folds as classes and subjects allow, up to ``n_folds``; none below two."""
+    for fewer in range(min(n_folds, _smallest_class(labels, groups)[1]), 1, -1):
+        with suppress(InputError):
+            return stratified_folds(labels, groups, fewer, seed)
+    return []
+
+
+def free_unlabelled(study: Study, protocol: Protocol, test: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The unlabelled graphs that may train: none of a person who is tested, nor of a site that is the test set."""
+    extra, tested = study.unknown, []
+    if study.subjects is not None:
+        tested.append(np.isin(study.subjects[extra], study.subjects[test]))
+    if study.sites is not None and protocol.name == "leave-site-out":
+        tested.append(np.isin(study.sites[extra], study.sites[test]))
+    return extra[~np.any(tested, axis=0)] if tested else extra
 
 
 def null_order(study: Study, protocol: Protocol, permutation: int) -> NDArray[np.int64]:
