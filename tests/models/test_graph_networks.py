@@ -136,5 +136,5 @@ def test_the_models_can_be_imported_without_torch_geometric():
 @every_network
 def test_missing_torch_geometric_is_said_with_the_command_that_installs_it(network, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_geometric.nn", None)
-    with pytest.raises(ImportError, match=r'pip install "isocapsnet\[methods\]"'):
+    with pytest.raises(InputError, match=r'pip install "isocapsnet\[methods\]"'):
         network().fit(signed_graphs(4), [0, 1, 0, 1])

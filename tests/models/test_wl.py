@@ -218,5 +218,5 @@ def test_parameters_out_of_range_are_refused(parameters):
 
 def test_without_grakel_the_sentence_gives_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "grakel.kernels", None)
-    with pytest.raises(ImportError, match=r'pip install "isocapsnet\[methods\]"'):
+    with pytest.raises(InputError, match=r'pip install "isocapsnet\[methods\]"'):
         WLClassifier().fit(np.zeros((4, 3, 3)), [0, 1, 0, 1])

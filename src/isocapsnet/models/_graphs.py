@@ -141,7 +141,7 @@ def geometric_layers() -> Any:
     try:
         import torch_geometric.nn
     except ImportError as error:
-        raise ImportError(
+        raise InputError(
             'Graph neural networks need PyTorch Geometric; install it with pip install "isocapsnet[methods]".'
         ) from error
     return torch_geometric.nn

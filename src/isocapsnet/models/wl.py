@@ -12,7 +12,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import TransformerMixin
 from sklearn.svm import SVC
 
-from isocapsnet._validation import check_number, check_option
+from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
 from isocapsnet.models._logistic import inner_folds
@@ -204,7 +204,7 @@ def _subtree_kernel(n_iterations: int) -> Any:
     try:
         from grakel.kernels import VertexHistogram, WeisfeilerLehman
     except ImportError as error:
-        raise ImportError('WLClassifier needs GraKeL; install it with pip install "isocapsnet[methods]".') from error
+        raise InputError('WLClassifier needs GraKeL; install it with pip install "isocapsnet[methods]".') from error
     return WeisfeilerLehman(n_iter=n_iterations, normalize=True, base_graph_kernel=VertexHistogram)
 
 
