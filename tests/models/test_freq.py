@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
@@ -108,6 +109,34 @@ def test_features_say_which_graph_holds_which_subgraph_whole():
             assert present == all(graph[i, j] >= eighth for i, j in pattern)
     assert_allclose(features.mean(axis=0), model.support_)
     assert features.dtype == np.uint8
+
+
+def test_probabilities_are_those_of_a_logistic_regression_on_centred_features():
+    X, y, _ = planted(n_graphs=60, n_nodes=10)
+    model = FreqClassifier(density=0.3, n_patterns=40, C=10.0, random_state=0).fit(X[:40], y[:40])
+    train, new = (model.transform(part) - model.support_ for part in (X[:40], X[40:]))
+    unit = np.sqrt(np.mean(np.sum(train**2, axis=1)))
+    direct = LogisticRegression(C=10.0, tol=1e-8, max_iter=5000).fit(train / unit, y[:40])
+    assert_allclose(model.predict_proba(X[40:]), direct.predict_proba(new / unit), atol=1e-3)
+
+
+def test_density_is_the_one_that_tells_the_training_classes_apart():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = np.zeros((60, 24, 24))
+    # The strongest 5 % of the edges are noise, of the next 5 % a class has its own, the others are noise again: fewer
+    # edges show nothing, more drown it.
+    rows, columns = np.triu_indices(24, 1)
+    order = rng.permutation(len(rows))
+    weight = rng.random((60, len(rows)))
+    for graph in weight:
+        graph[rng.choice(order[42:], 14, replace=False)] += 2
+    weight[np.ix_(y == 0, order[:14])] += 1
+    weight[np.ix_(y == 1, order[14:28])] += 1
+    X[:, rows, columns] = weight
+    X += X.swapaxes(1, 2)
+    assert FreqClassifier(random_state=0).fit(X, y).density_ == 0.1
+    assert FreqClassifier(density=0.3, random_state=0).fit(X, y).density_ == 0.3
 
 
 def test_mining_does_not_look_at_the_labels():
