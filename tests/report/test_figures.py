@@ -82,7 +82,9 @@ def test_sweep_has_a_line_per_metric_and_a_bar_per_value() -> None:
     assert lines["accuracy"] == [0.5, 0.7]
     assert lines["ROC AUC"] == pytest.approx([0.6, 0.8])
     assert [bar.get_height() for bar in times.patches] == [1.5, 30.0]
-    assert times.get_yscale() == "log"
+    assert times.get_yscale() == "linear"
+    slow = figures.plot_sweep("kernel_size", [2, 3], metrics, [1.5, 90.0])
+    assert slow.axes[1].get_yscale() == "log" and find(slow, "constant-accuracy") == []
     assert [label.get_text() for label in times.get_xticklabels()] == ["2", "3"]
     assert scores.get_xlabel() == "kernel_size"
     (chance,), (constant,) = find(figure, "chance"), find(figure, "constant-accuracy")
@@ -228,6 +230,10 @@ def test_counts_over_many_magnitudes_get_a_logarithmic_scale_and_correlations_do
     assert not is_heavy_tailed(np.zeros((3, 3)))
     figure = figures.plot_reconstruction([counts], [counts], ["a"])
     assert isinstance(figure.axes[0].images[0].norm, SymLogNorm)
+    assert figure.axes[-1].get_yticks().tolist() == [0, 1e3, 1e4, 1e5]
+    counts[0, 2] = -200_000
+    signed = figures.plot_reconstruction([counts], [counts], ["a"])
+    assert signed.axes[-1].get_yticks().tolist() == [-1e5, -1e4, -1e3, 0, 1e3, 1e4, 1e5]
 
 
 def test_representation_puts_a_class_per_marker_and_keeps_distances_of_plane_data() -> None:

@@ -44,6 +44,20 @@ def test_question_names_classes_and_their_sizes() -> None:
     assert question == "Can control (40) and case (20) be told apart by their brain graphs of 90 nodes?"
 
 
+def test_classes_named_by_numbers_are_called_classes() -> None:
+    content = make_content()
+    passport = {**content.results["passport"], "classes": {"-1": 20, "1": 56}}
+    content = replace(content, results={**content.results, "passport": passport}, classes=["class -1", "class 1"])
+    assert prose.question(content).startswith("Can class -1 (20) and class 1 (56) be told apart")
+    assert "class -1: 20, class 1: 56" in prose.methods_text(content)
+    assert [prose.class_title(name) for name in ("0", "2.5", "HC2", "autism")] == [
+        "class 0",
+        "class 2.5",
+        "HC2",
+        "autism",
+    ]
+
+
 def test_answer_is_yes_when_methods_are_above_chance_and_names_them() -> None:
     content = make_content(
         make_row("linear", 0.7), make_row("gcn", 0.5, p_chance=0.6), make_row("constant", 0.5, p_chance=1)
@@ -96,6 +110,8 @@ def test_answer_says_what_would_have_been_missed() -> None:
     power = {"n_scores": 6, "above_chance": 0.66, "between_methods": 0.12}
     sentences = prose.answer(make_content(make_row("linear", 0.7), detectable=power))
     assert any("0.66" in sentence and "0.12" in sentence for sentence in sentences)
+    vague = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"between_methods": 0.6}))
+    assert any("0.66" in sentence for sentence in vague) and not any("0.60 between" in sentence for sentence in vague)
     hopeless = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"above_chance": 1.2}))
     assert any("hardly any effect" in sentence for sentence in hopeless)
 
@@ -140,7 +156,7 @@ def test_what_is_said_to_be_chosen_inside_a_fit_is_a_parameter_that_is_not_set_b
 def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
     content = make_content(make_row("linear", 0.7), make_row("gcn", 0.6), protocol={"name": "nested", "n_folds": 3})
     text = prose.methods_text(content)
-    assert "linear and gcn on study (60 graphs of 90 nodes; control 40, case 20)" in text
+    assert "linear and gcn on study (60 graphs of 90 nodes; control: 40, case: 20)" in text
     assert "one-sided corrected resampled t-test" in text
     permuted = replace(content, results={**content.results, "protocol": {"name": "nested", "permutations": 1000}})
     assert "by 1000 permutations of the labels" in prose.methods_text(permuted)

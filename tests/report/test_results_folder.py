@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from click.testing import CliRunner
 
 from isocapsnet.benchmark import Store
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import find_sweep, read_results
+from isocapsnet.cli._results_folder import _read_fit, find_sweep, read_results
 from isocapsnet.report.content import Content, Fit, Method
 from isocapsnet.report.gallery import sweep
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table
 from tests.report.toys import STRENGTHS, make_data, make_folder, make_job, make_record
 
+RECORD = {"job": {"repeat": 0, "fold": 0}, "labels": [0], "probabilities": [[0.5, 0.5]], "seconds": {"fit": 1.0}}
 NOTHING = {"mean": None, "low": None, "high": None}
 
 
@@ -132,6 +134,41 @@ def test_damaged_records_are_passed_over_and_counted(folder: Path) -> None:
     assert any("2 files of the folder are damaged" in note for note in read_results(folder).notes)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": None},
+        {"labels": []},
+        {"labels": [0, 1]},
+        {"probabilities": [[0.5, 0.5]] * 15 + [[0.5]]},
+        {"probabilities": [[None, 0.5]] * 16},
+        {"classes": ["control", "case", "other"]},
+        {"classes": ["control"]},
+        {"seconds": [1.0]},
+        {"seconds": {"fit": "long"}},
+        {"n_train": "many"},
+        {"key": ["a"]},
+        {"batch": 3},
+        {"job": {"method": "linear"}},
+    ],
+    ids=str,
+)
+def test_a_record_that_does_not_hold_what_its_job_predicts_is_passed_over(small: Path, change: dict[str, Any]) -> None:
+    path = sorted(small.glob("records/??/*"))[0]
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    content = read_results(small)
+    assert len(content.methods[0].fits) == 2
+    assert change.keys() & {"key", "batch"} or any("1 files of the folder" in note for note in content.notes)
+
+
+def test_a_record_of_a_job_that_this_version_does_not_know_is_passed_over(small: Path) -> None:
+    path = sorted(small.glob("records/??/*"))[0]
+    record = json.loads(path.read_text())
+    for job in (record["job"] | {"colour": "red"}, {k: v for k, v in record["job"].items() if k != "audit"}):
+        path.write_text(json.dumps(record | {"job": job}))
+        assert len(read_results(small).methods[0].fits) == 2
+
+
 @pytest.mark.parametrize("damage", [{}, {"key": "a", "job": {}}, {"key": "a", "job": 3, "reason": "x"}])
 def test_files_that_are_no_records_are_counted_too(small: Path, damage: dict[str, object]) -> None:
     for kind in ("records", "errors"):
@@ -145,9 +182,14 @@ def test_files_that_are_no_records_are_counted_too(small: Path, damage: dict[str
 def test_missing_and_damaged_artifacts_are_left_out(folder: Path) -> None:
     first, second, third = sorted(folder.glob("artifacts/*"))[:3]
     shutil.rmtree(first)
-    (second / "templates.npz").write_bytes(b"PK not a zip")
+    whole = (second / "templates.npz").read_bytes()
     (second / "history.json").write_text("[")
     (third / "explanation.npz").write_bytes(b"PK not a zip either")
+    for damage in (b"", b"PK not a zip", whole[: len(whole) // 2], whole[:-30] + bytes(30)):
+        (second / "templates.npz").write_bytes(damage)
+        notes: list[str] = []
+        assert _read_fit(second, {**RECORD, "key": second.name}, notes).templates is None
+        assert "templates.npz cannot be read" in notes[0]
     content = read_results(folder)
     assert any("templates.npz cannot be read" in note for note in content.notes)
     assert any("explanation.npz is damaged" in note for note in content.notes)

@@ -74,10 +74,12 @@ class Store:
         seen: set[str] = set()
         for path in sorted(self.folder.glob("records/??/*")):
             content = _read(path) or {}
-            for record in content.get("batch", [content]):
+            batch = content.get("batch", [content])
+            for record in batch if isinstance(batch, list) else ():
+                key = record.get("key") if isinstance(record, dict) and "job" in record else None
                 # A crash can leave a record both alone and in its batch.
-                if "job" in record and record["key"] not in seen:
-                    seen.add(record["key"])
+                if isinstance(key, str) and key not in seen:
+                    seen.add(key)
                     yield record
 
     def errors(self) -> Iterator[dict[str, Any]]:

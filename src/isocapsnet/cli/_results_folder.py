@@ -1,10 +1,11 @@
 """A results folder as the content of a report: what is there, and a note for what is not."""
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -19,13 +20,15 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.report.content import Content, Fit, Method, Sweep
 from isocapsnet.report.gallery import as_row
-from isocapsnet.report.prose import listing
+from isocapsnet.report.prose import class_title, listing
 
 Record = Mapping[str, Any]
 
-_RECORD_PARTS = {"key", "job", "classes", "n_train", "test", "labels", "probabilities", "seconds"}
-_ERROR_PARTS = {"key", "job", "reason"}
-_JOB_PARTS = {field.name for field in fields(Job)}
+#: What is used of ``results.json``, with the type it must have.
+_SAVED_PARTS = {
+    "passport": dict, "command": str, "versions": dict, "protocol": dict, "preparation": list, "detectable": dict,
+    "data": dict,
+}  # fmt: skip
 _SWEEP_VALUES = 3
 _SWEEP_METRICS = ("roc_auc", "accuracy", "weighted_f1")
 
@@ -60,7 +63,9 @@ def read_results(folder: Path, *, created: str = "") -> Content:
     return Content(
         results=results,
         passport=_passport_lines(passport),
-        classes=[str(name) for name in (records[0]["classes"] if records else passport.get("classes", ()))],
+        classes=[
+            class_title(str(name)) for name in (records[0]["classes"] if records else passport.get("classes", ()))
+        ],
         methods=methods,
         node_names=() if atlas is None else atlas.node_names,
         coordinates=None if atlas is None else atlas.coordinates,
@@ -102,9 +107,9 @@ def _read_saved(folder: Path, notes: list[str]) -> dict[str, Any]:
     path = folder / "results.json"
     saved = _read_json(path)
     if isinstance(saved, dict) and isinstance(saved.get("passport"), dict):
-        return saved
+        return {name: saved[name] for name, kind in _SAVED_PARTS.items() if isinstance(saved.get(name), kind)}
     state = "damaged" if path.exists() else "missing, as it is before a run has ended"
-    notes.append(f"results.json is {state}, so the command and the data's passport may not be known.")
+    notes.append(f"results.json is {state}: the records here may be part of a run, and its command is not known.")
     return {}
 
 
@@ -112,10 +117,11 @@ def _read_group(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> tup
     """Records and errors of one study."""
     store = Store(folder)
     found, failed = list(store.records()), list(store.errors())
-    complete = {record["key"]: record for record in found if _has_parts(record, _RECORD_PARTS)}
-    incomplete = [error for error in failed if not _has_parts(error, _ERROR_PARTS)]
+    complete = {record["key"]: record for record in found if _is_record(record)}
+    incomplete = [error for error in failed if not (_is_of_its_job(error) and isinstance(error.get("reason"), str))]
     paths = [path for kind in ("records", "errors") for path in folder.glob(f"{kind}/??/*")]
-    unreadable = [path for path in paths if not isinstance(content := _read_json(path), dict) or "key" not in content]
+    contents = [_read_json(path) for path in paths]
+    unreadable = [content for content in contents if not (isinstance(content, dict) and "key" in content)]
     records = group_records(complete.values())
     errors = group_records(error for error in failed if error not in incomplete and error["key"] not in complete)
     if not records and not errors:
@@ -136,9 +142,32 @@ def _read_group(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> tup
     return list(records.get(groups[-1], ())), list(errors.get(groups[-1], ()))
 
 
-def _has_parts(item: Record, parts: set[str]) -> bool:
-    """Whether a record or error has all that is needed of it, and of its job."""
-    return item.keys() >= parts and isinstance(item["job"], dict) and item["job"].keys() >= _JOB_PARTS
+def _is_record(item: Record) -> bool:
+    """Whether a record holds the predictions of its job, one row of probabilities per test graph."""
+    try:
+        labels, test = (np.asarray(item[name], dtype=np.int64) for name in ("labels", "test"))
+        probabilities = np.asarray(item["probabilities"], dtype=np.float64)
+        n_classes, seconds = len(item["classes"]), sum(item["seconds"].values())
+        return bool(
+            _is_of_its_job(item)
+            and len(labels) > 0
+            and labels.shape == test.shape
+            and probabilities.shape == (len(labels), n_classes)
+            and np.isin(labels, range(n_classes)).all()
+            and np.isfinite([probabilities.sum(), seconds]).all()
+            and item["n_train"] > 0
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+
+
+def _is_of_its_job(item: Record) -> bool:
+    """Whether a record or error has the key of its job; another version may have known other jobs."""
+    try:
+        job = Job(**item["job"])
+        return bool(job.key == item["key"] and job.to_json().keys() == item["job"].keys())
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _matches(group: str, saved: Mapping[str, Any]) -> bool:
@@ -226,7 +255,7 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
             templates = archive["templates"]
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
         notes.append(f"artifacts/{record['key'][:12]}.../templates.npz cannot be read ({error}).")
     return Fit(
         repeat=record["job"]["repeat"],
@@ -236,9 +265,9 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
         settings=record.get("settings") or {},
         seconds=record["seconds"],
         peak_memory=record.get("peak_memory"),
-        history=history if isinstance(history, list) else (),
+        history=[epoch for epoch in history if isinstance(epoch, dict)] if isinstance(history, list) else (),
         templates=templates,
-        warnings=warnings if isinstance(warnings, list) else (),
+        warnings=[str(message) for message in warnings] if isinstance(warnings, list) else (),
     )
 
 

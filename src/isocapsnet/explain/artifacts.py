@@ -1,5 +1,6 @@
 """Explanations on disk: one ``explanation.npz`` beside a benchmark record."""
 
+import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -82,5 +83,5 @@ def read_explanation(folder: str | Path) -> Explanation:
         return Explanation(**arrays | {"templates": templates})
     except FileNotFoundError as error:
         raise InputError(f"There is no {path}; run the benchmark again to write explanations.") from error
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is damaged or of another version of isocapsnet ({error}).") from error

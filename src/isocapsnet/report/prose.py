@@ -1,6 +1,7 @@
 """The words of a report: question, answer with its uncertainty, what was tuned, text for a methods section."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,10 +66,15 @@ def listing(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
+def class_title(name: str) -> str:
+    """``control``; ``class -1`` where the name is a number, which alone would read as one."""
+    return f"class {name}" if re.fullmatch(r"[-+]?[\d.]+", name) else name
+
+
 def question(content: Content) -> str:
     """What the study asks."""
     passport = content.results["passport"]
-    counts = passport.get("classes") or {}
+    counts = {class_title(name): count for name, count in (passport.get("classes") or {}).items()}
     names = [f"{name} ({counts[name]})" if name in counts else name for name in content.classes]
     graphs = f" of {passport['n_nodes']} nodes" if "n_nodes" in passport else ""
     return f"Can {listing(names) or 'the classes'} be told apart by their brain graphs{graphs}?"
@@ -152,11 +158,16 @@ def _power(detectable: Mapping[str, Any] | None) -> list[str]:
         return []
     if above >= 1:
         return ["With this few graphs and folds, hardly any effect could be shown (80 % power)."]
-    return [
+    missed = (
         f"With {detectable['n_scores']:.0f} test folds of this size, a ROC AUC below about {above:.2f} would be missed "
-        f"more often than one time in five. So would a difference below about {between:.2f} between two methods near "
-        "chance whose scores correlate by one half; methods that agree more can be told apart by less."
-    ]
+        "more often than one time in five."
+    )
+    if between < 0.5:
+        missed += (
+            f" So would a difference below about {between:.2f} between two methods near chance whose scores correlate "
+            "by one half; methods that agree more can be told apart by less."
+        )
+    return [missed]
 
 
 def protocol_text(content: Content) -> str:
@@ -192,7 +203,7 @@ def methods_text(content: Content) -> str:
     """A paragraph for the methods section of a paper."""
     passport, versions = content.results["passport"], content.results.get("versions") or {}
     counts = passport.get("classes") or {}
-    classes = ", ".join(f"{name} {counts[name]}" for name in counts)
+    classes = ", ".join(f"{class_title(name)}: {count}" for name, count in counts.items())
     size = f"{passport['n_graphs']} graphs of {passport['n_nodes']} nodes" if "n_graphs" in passport else "brain graphs"
     packages = [f"{name} {versions[name]}" for name in ("torch", "scikit-learn", "numpy", "python") if name in versions]
     permutations = (content.results.get("protocol") or {}).get("permutations")

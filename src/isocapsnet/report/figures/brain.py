@@ -139,9 +139,8 @@ def plot_reconstruction(
             axis.set_xticks([])
             axis.set_yticks([])
             axis.spines[:].set(visible=True)
-        figure.colorbar(
-            image, cax=figure.add_axes(((2 + first) * width + 0.015, bottom + 0.1 * height, 0.012, 0.66 * height))
-        )
+        place = ((2 + first) * width + 0.015, bottom + 0.1 * height, 0.012, 0.66 * height)
+        figure.colorbar(image, cax=figure.add_axes(place), ticks=_decades(norm))
     return figure
 
 
@@ -196,6 +195,14 @@ def _matrix_colours(*matrices: NDArray[np.float64]) -> tuple[Any, Any]:
     low = -limit if signed else 0.0
     norm = SymLogNorm(limit / 1000, vmin=low, vmax=limit) if is_heavy_tailed(values) else Normalize(low, limit)
     return signed_colours() if signed else magnitude_colours(), norm
+
+
+def _decades(norm: Any) -> list[float] | None:
+    """0 and the powers of ten outside the linear part of a logarithmic scale; None for the usual ticks."""
+    if not hasattr(norm, "linthresh"):
+        return None
+    powers = 10.0 ** np.arange(np.ceil(np.log10(norm.linthresh)), np.log10(norm.vmax) + 1e-9)
+    return [*(-powers[::-1] if norm.vmin < 0 else ()), 0.0, *powers]
 
 
 def _draw_subgraph(axis: "Axes", matrix: NDArray[np.float64]) -> None:

@@ -27,6 +27,8 @@ _BLUE, _VERMILION = PALETTE[:2]
 # Two of these stand beside each other on a page.
 _WIDTH = 4.6
 _ROW_INCHES = 0.27
+# Times that differ more than this would be invisible beside each other on a linear scale.
+_LOGARITHMIC_RANGE = 30
 
 
 @styled
@@ -143,8 +145,10 @@ def plot_sweep(
         )
     scores.set_ylabel("score, mean and 95 % interval")
     scores.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(metrics))
-    times.bar(places, np.asarray(seconds, dtype=float), width=0.6, color=_BLUE)
-    times.set_yscale("log")
+    durations = np.asarray(seconds, dtype=float)
+    times.bar(places, durations, width=0.6, color=_BLUE)
+    if durations.max() > _LOGARITHMIC_RANGE * durations.min():
+        times.set_yscale("log")
     times.set_ylabel("seconds per fold")
     for axis in (scores, times):
         axis.set_xticks(places, [str(value) for value in values])
