@@ -82,6 +82,7 @@ def test_one_model_alone_is_not_assessed_and_nodes_without_names_have_numbers(fo
     assert [card["verdict"] for card in content["cards"]] == ["not assessed"] * 2
     assert pd.read_csv(folder / "alone" / "regions.csv")["region"].str.fullmatch(r"node \d+").all()
     assert "no coordinates" in result.output
+    assert "unseen" not in result.output, "nothing says that the model did not train on these graphs"
     assert "too good if it trained on these graphs" in " ".join(result.output.split())
     assert {path.suffix for path in (folder / "alone" / "figures").iterdir()} == {".png", ".svg"}
 
@@ -112,6 +113,13 @@ def test_wrong_input_is_one_sentence(folder: Path, model: str, data: str, option
     assert sentence in result.output
     assert "Traceback" not in result.output
     assert not (folder / "wrong").exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_any_fit(folder: Path) -> None:
+    (folder / "a file").write_text("")
+    result = _explain(folder, "isocapsnet", "study", "a file/out")
+    assert result.exit_code == 2
+    assert "cannot be written: Not a directory" in result.output
 
 
 def test_a_table_of_networks_must_fit_the_nodes(folder: Path) -> None:

@@ -3,7 +3,9 @@
 Sub-commands are loaded when they are called, so that ``isocapsnet --help`` imports neither torch nor scikit-learn.
 """
 
+import errno
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -26,8 +28,13 @@ _COMMANDS = {
 }
 
 
+def _show_warning(message: Warning | str, *where: Any, **options: Any) -> None:
+    """A warning as a sentence; the line of code that gave it means nothing to whoever typed a command."""
+    click.echo(f"Warning: {message}", err=True)
+
+
 class _LazyGroup(click.Group):
-    """A group that imports a sub-command when it is called and turns refused input into one sentence."""
+    """A group that imports a sub-command when it is called and turns warnings and refused input into sentences."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -45,9 +52,17 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except InputError as error:
             click.echo(f"Error: {error}", err=True)
+            sys.exit(2)
+        except OSError as error:
+            if error.errno in (None, errno.EPIPE):  # a closed pipe is click's to handle
+                raise
+            where = f"{error.filename} cannot be read or written: " if error.filename else ""
+            click.echo(f"Error: {where}{error.strerror}.", err=True)
             sys.exit(2)
 
 

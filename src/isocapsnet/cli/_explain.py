@@ -19,6 +19,7 @@ from isocapsnet.cli._display import make_console
 from isocapsnet.cli._explanations import collect_reconstructions
 from isocapsnet.cli.data import open_graphs
 from isocapsnet.cli.models import adjacency_of
+from isocapsnet.cli.report import writing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.explain.artifacts import save_explanation
 from isocapsnet.explain.attribution import is_network, sum_over_networks, sum_over_regions
@@ -58,15 +59,17 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
     graphs = open_graphs(data, **{name: options[name] for name in _READING})
     X, labels, subjects = _known_graphs(estimator, model, data, graphs)
     networks = _read_networks(options["networks"], graphs.n_nodes)
-    own = explain(estimator, X, labels, options["attribution"])
+    attribution, n_folds, seed = options["attribution"], options["folds"], options["seed"]
+    refits = explain_refits(estimator, X, labels, n_folds, attribution, seed) if n_folds else ()
+    with writing(out):  # before the work, so that nobody waits for figures that have no place
+        out.mkdir(parents=True, exist_ok=True)
+    own = explain(estimator, X, labels, attribution)
     fits: list[Explanation] = []
     tests: list[NDArray[np.int64]] = []
-    if options["folds"]:
-        refits = explain_refits(estimator, X, labels, options["folds"], options["attribution"], options["seed"])
-        with console.status(f"Fitting the settings of {model.name} to {options['folds']} folds"):
-            for explanation, test in refits:
-                fits.append(explanation)
-                tests.append(test)
+    with console.status(f"Fitting the settings of {model.name} to {n_folds} folds"):
+        for explanation, test in refits:
+            fits.append(explanation)
+            tests.append(test)
     judged = fits or [own]
     findings = _Findings(
         title=f"{type(estimator).__name__} on {graphs.name or data}",
@@ -76,16 +79,16 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
         n_refits=len(fits),
         edges=np.mean([explanation.edges for explanation in judged], axis=0, dtype=np.float64),
         randomization=float(np.mean([explanation.randomization for explanation in judged])),
-        cards=combine(judged, tests or None, getattr(estimator, "templates_", None), options["seed"]),
+        cards=combine(judged, tests or None, getattr(estimator, "templates_", None), seed),
         reconstructions=collect_reconstructions(
             type(estimator).__name__, judged, [test.tolist() for test in tests] or [range(len(X))], subjects
         ),
     )
-    out.mkdir(parents=True, exist_ok=True)
-    save_explanation(own, out)
-    _write_tables(findings, networks, out)
-    if options["figures"]:
-        _draw(findings, out, console)
+    with writing(out):
+        save_explanation(own, out)
+        _write_tables(findings, networks, out)
+        if options["figures"]:
+            _draw(findings, out, console)
     _print_summary(findings, console)
     console.print(escape(f"Written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}"))
 
@@ -185,6 +188,7 @@ def _draw(findings: _Findings, out: Path, console: Console) -> None:
     from isocapsnet.report.evidence import attribution_scene, card_scene
     from isocapsnet.report.figures import plot_template, save_figure
     from isocapsnet.report.gallery import draw_scene, reconstruction
+    from isocapsnet.report.prose import class_title
 
     attribution = Attribution(findings.edges, findings.randomization, max(1, findings.n_refits))
     scenes = {"edges": attribution_scene(attribution, "edges")}
@@ -194,7 +198,8 @@ def _draw(findings: _Findings, out: Path, console: Console) -> None:
             save_figure(plot_template(np.asarray(card.matrix)), out / "figures", name)
             scenes[name] = card_scene(card.to_json(), len(findings.edges), name)
         if findings.reconstructions is not None:
-            drawn = reconstruction(findings.reconstructions, findings.classes, findings.coordinates)
+            titles = [class_title(name) for name in findings.classes]
+            drawn = reconstruction(findings.reconstructions, titles, findings.coordinates)
             save_figure(drawn.figure, out / "figures", "reconstruction")
         if findings.coordinates is None:
             console.print(

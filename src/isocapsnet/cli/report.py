@@ -39,15 +39,15 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
 
     def save(illustration: Illustration) -> None:
         if figures is not None:
-            with _writing(figures):
+            with writing(figures):
                 saved.extend(save_figure(illustration.figure, figures, illustration.name))
 
     # Before the work, so that nobody waits for a page that has no place.
-    with _writing(target):
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with make_console().status(f"Drawing {folder}"):
         page = render(read_results(folder, created=date.today().isoformat()), save)
-    with _writing(target):
+    with writing(target):
         target.write_text(page, encoding="utf-8")
     click.echo(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)")
     if figures is not None:
@@ -55,7 +55,7 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
 
 
 @contextmanager
-def _writing(target: Path) -> Iterator[None]:
+def writing(target: Path) -> Iterator[None]:
     """Say in one sentence why something cannot be written."""
     try:
         yield

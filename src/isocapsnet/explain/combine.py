@@ -260,7 +260,9 @@ def _judge(
     n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
     separates = f"separates the classes of unseen graphs in {n_separating} of {n_fits} fits"
     if places is None or shape is None:
-        return "not assessed", f"Not assessed: {n_fits} of the {MIN_FITS} fits that stability needs; it {separates}."
+        needs = f"stability needs {MIN_FITS} fits, and there {'is one' if n_fits == 1 else f'are {n_fits}'}"
+        found = f"it separates the classes of the graphs it was explained on in {n_separating} of {n_fits}"
+        return "not assessed", f"Not assessed: {needs}; {found}."
     where = f"(correlation {places.value:.2f}; by chance up to {places.null:.2f})"
     same_shape = f"(likeness {shape.value:.2f}; by chance up to {shape.null:.2f})"
     form = f"Its shape comes back {same_shape}."

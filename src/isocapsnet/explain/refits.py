@@ -37,11 +37,10 @@ def explain_refits(
     random_state : int
         Of the folds; fit number i starts from ``random_state + i``.
 
-    Yields
-    ------
-    explanation : Explanation
-    test : array (n_test,)
-        The graphs that this fit did not see.
+    Returns
+    -------
+    iterator of (explanation, test)
+        ``test`` ``(n_test,)`` are the graphs that this fit did not see. Wrong input is refused before the first fit.
     """
     X = check_graphs(graphs)
     check_number("n_folds", n_folds, low=2, integer=True)
@@ -52,8 +51,10 @@ def explain_refits(
             f"{n_folds} folds need {n_folds} graphs of each class, but class {classes[counts.argmin()]} has "
             f"{counts.min()}; use fewer folds."
         )
-    folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
-    for place, (train, test) in enumerate(folds.split(codes, codes)):
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state).split(codes, codes)
+
+    def explain_fold(place: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> Explanation:
         refit = clone(estimator).set_params(random_state=random_state + place)
-        refit.fit(X[train], classes[codes[train]])
-        yield explain(refit, X[test], classes[codes[test]], method), test
+        return explain(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
+
+    return ((explain_fold(place, train, test), test) for place, (train, test) in enumerate(folds))

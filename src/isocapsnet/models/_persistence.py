@@ -79,10 +79,16 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
             f"{path} was saved before a fix to {content['method']!r} changed its results; fit it again.",
             stacklevel=2,
         )
-    estimator = model(**_decode(content["parameters"]))
-    estimator.n_nodes_in_ = content["n_nodes"]
-    estimator.classes_ = _decode_classes(content["classes"])
-    estimator._set_state(_decode(content["values"]), arrays)
+    try:
+        estimator = model(**_decode(content["parameters"]))
+        estimator.n_nodes_in_ = content["n_nodes"]
+        estimator.classes_ = _decode_classes(content["classes"])
+        estimator._set_state(_decode(content["values"]), arrays)
+    except (TypeError, KeyError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{path} was saved by isocapsnet {written_by} and cannot be read by isocapsnet {isocapsnet.__version__} "
+            f"({' '.join(str(error).split())}); install that version, or fit the model again."
+        ) from error
     return estimator
 
 
