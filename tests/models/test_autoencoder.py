@@ -37,6 +37,22 @@ def test_selected_edges_are_the_edge_vector(n_nodes, directed):
     assert_array_equal(module.select(graphs), edge_vectors(graphs.numpy(), directed=directed))
 
 
+def test_forward_equals_sigmoid_layers_and_an_mlp():
+    torch.manual_seed(0)
+    module = EdgeEncoder(5, 3, (7, 4), (6,), directed=False).double()
+    module.mean.normal_()
+    module.deviation.uniform_(0.5, 2)
+    graphs = torch.randn(2, 5, 5, dtype=torch.float64)
+    code = (edge_vectors(graphs.numpy()) - module.mean.numpy()) / module.deviation.numpy()
+    for layer in module.layers:
+        code = 1 / (1 + np.exp(-(code @ layer.weight.detach().numpy().T + layer.bias.detach().numpy())))
+    hidden, last = (layer for layer in module.head if isinstance(layer, torch.nn.Linear))
+    active = np.maximum(code @ hidden.weight.detach().numpy().T + hidden.bias.detach().numpy(), 0)
+    output = module(graphs)
+    assert_allclose(output.code.detach(), code)
+    assert_allclose(output.logits.detach(), active @ last.weight.detach().numpy().T + last.bias.detach().numpy())
+
+
 def test_edges_are_standardised_over_the_training_graphs():
     graphs = low_rank_graphs(np.random.default_rng(0)) + 5
     graphs[:, 0, 1] = graphs[:, 1, 0] = 3

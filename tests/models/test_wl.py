@@ -131,12 +131,14 @@ def test_decision_values_are_those_of_a_support_vector_machine_per_class():
     X = rng.normal(size=(30, 8, 8))
     for n_classes in (2, 3):
         y = np.arange(30) % n_classes
-        model = WLClassifier(density=0.2, C=2.0, random_state=0).fit(X[:24], y[:24])
+        weights = np.array([1.0, 0.2, 3.0])[:n_classes]
+        class_weight = dict(enumerate(weights))
+        model = WLClassifier(density=0.2, C=2.0, class_weight=class_weight, random_state=0).fit(X[:24], y[:24])
         train = kernel_of(model.graphs_, "region", 1)
         new = strongest_edges(X[24:], 0.2, "drop")
         similarity = np.array([[slow_kernel(a, b, "region", 1) for b in model.graphs_] for a in new])
         for code in range(n_classes):
-            machine = SVC(kernel="precomputed", C=2.0).fit(train, y[:24] == code)
+            machine = SVC(kernel="precomputed", C=2.0).fit(train, y[:24] == code, sample_weight=weights[y[:24]])
             scores = similarity @ model.coef_[code] + model.intercept_[code]
             assert_allclose(scores, machine.decision_function(similarity), atol=1e-3)
 
