@@ -48,25 +48,27 @@ def test_rotating_into_the_span_leaves_the_solution_unchanged(n_classes, C):
     assert_allclose(model.predict_proba(X), direct.predict_proba(edges), atol=2e-4)
 
 
-def test_strength_is_the_grid_value_with_the_least_cross_validated_log_loss():
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (0.5, 4.0)])
+def test_strength_is_the_grid_value_with_the_least_cross_validated_log_loss(weights):
     rng = np.random.default_rng(1)
     features, codes = rng.normal(size=(40, 5)), np.arange(40) % 2
     features[:, 0] += 2 * codes
     features -= features.mean(axis=0)
-    head = fit_logistic(features, codes, np.ones(2), seed=3)
+    head = fit_logistic(features, codes, np.array(weights), seed=3)
     scaled = features / np.sqrt(np.mean(np.sum(features**2, axis=1)))
 
     def loss(C):
         proba = cross_val_predict(
-            LogisticRegression(C=C, tol=1e-8, max_iter=5000),
+            LogisticRegression(C=C, class_weight=dict(enumerate(weights)), tol=1e-8, max_iter=5000),
             scaled,
             codes,
             cv=StratifiedKFold(5, shuffle=True, random_state=3),
             method="predict_proba",
         )
-        return -np.log(proba[np.arange(40), codes]).sum()
+        return -np.take(weights, codes) @ np.log(proba[np.arange(40), codes])
 
     assert min(C_GRID, key=loss) == head.C
+    assert_allclose(head.loss, loss(head.C), rtol=1e-3)
     assert C_GRID[0] < head.C < C_GRID[-1]
 
 
