@@ -130,6 +130,10 @@ def test_protocol_says_what_was_tuned_and_on_what() -> None:
     assert "on the training graphs of the fold alone: tangent" in text
     fixed = prose.protocol_text(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}))
     assert "The protocol tuned nothing" in fixed and "inside each fit" not in fixed
+    assert fixed.startswith("Stratified 3-fold cross-validation.")
+    given = make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0})
+    given.results["passport"]["n_folds"] = 4
+    assert prose.protocol_text(given).startswith("The 4 folds that come with the dataset.")
     assert "not on record" in prose.protocol_text(make_content())
 
 

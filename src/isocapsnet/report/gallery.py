@@ -188,8 +188,8 @@ def reconstruction(
     first = [int(np.flatnonzero(found.labels == code)[0]) for code in np.unique(found.labels)]
     names = [f"{found.subjects[place]} ({classes[found.labels[place]]})" for place in first]
     caption = (
-        "One test subject of each class: its graph (edges of at least 0.05 of the largest, and of these the "
-        "strongest, four per node), its matrix, and what the decoder makes of its capsules."
+        f"{found.method}, one test subject of each class: its graph (edges of at least 0.05 of the largest, and of "
+        "these the strongest, four per node), its matrix, and what the decoder makes of its capsules."
     )
     own, others = found.likeness()
     if np.isfinite([own, others]).all():

@@ -175,10 +175,13 @@ def protocol_text(content: Content) -> str:
     protocol = content.results.get("protocol") or {}
     name = protocol.get("name")
     folds, repeats = protocol.get("n_folds"), protocol.get("repeats", 1)
+    given = content.results["passport"].get("n_folds")
     times = "" if repeats in (None, 1) else f", repeated {repeats} times with new splits"
     sentences = {
         "nested": f"Stratified {folds}-fold cross-validation{times}.",
-        "paper": "The dataset's own folds (or stratified three-fold cross-validation), with each method's defaults.",
+        "paper": f"The {given} folds that come with the dataset."
+        if given
+        else f"Stratified {folds}-fold cross-validation.",
         "leave-site-out": "Each site was the test set once, and training used the other sites alone.",
     }
     words = [sentences.get(str(name), "The protocol is not on record.")]
