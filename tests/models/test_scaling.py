@@ -17,6 +17,14 @@ def test_edges_that_are_all_alike_are_not_blown_up(value, scaling):
             assert fit_scaler(np.full((n_graphs, 10, 10), value, dtype=dtype), scaling).scale == 1.0
 
 
+def test_auto_takes_the_logarithm_of_counts_alone():
+    edges = np.array([[[0.0, 5.0], [99.0, 0.0]], [[0.0, 101.0], [2.0, 0.0]]])
+    assert fit_scaler(edges, "auto").logarithm
+    assert not fit_scaler(-edges, "auto").logarithm
+    assert not fit_scaler(edges[:1], "auto").logarithm
+    assert fit_scaler(edges[:1], "log").logarithm
+
+
 def test_small_deviations_around_a_large_mean_still_count():
     noise = np.random.default_rng(0).normal(size=(20, 8, 8))
     edges = ~np.eye(8, dtype=bool)
