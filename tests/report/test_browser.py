@@ -1,12 +1,17 @@
 """A real browser opens the report: nothing breaks, nothing is fetched, everything that moves can be moved."""
 
+import io
 import os
 import shutil
 from collections.abc import Iterator
+from colorsys import rgb_to_hsv
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+
+from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -31,6 +36,13 @@ def browser() -> Iterator[Any]:
             pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
         yield started
         started.close()
+
+
+def is_like(colour: tuple[int, int, int], wanted: str) -> bool:
+    """Whether a pixel has the hue of ``wanted`` (``#rrggbb``), however pale or dark fading made it."""
+    hues = [rgb_to_hsv(*(channel / 255 for channel in c)) for c in (colour, bytes.fromhex(wanted[1:]))]
+    distance = abs(hues[0][0] - hues[1][0])
+    return hues[0][1] > 0.15 and min(distance, 1 - distance) < 0.04
 
 
 class Visit:
@@ -71,6 +83,13 @@ class Visit:
             }""",
             selector,
         )
+
+    def colours(self, selector: str, script: str) -> list[tuple[int, int, int]]:
+        """What a screenshot of a canvas shows at the places ``[[x, y], ...]`` that ``script`` computes from it."""
+        places = self.page.locator(selector).evaluate(script)
+        self.page.locator(selector).scroll_into_view_if_needed()
+        picture = Image.open(io.BytesIO(self.page.locator(selector).screenshot())).convert("RGB")
+        return [picture.getpixel((round(x), round(y))) for x, y in places]
 
     def column(self, table: str, number: int) -> list[str]:
         return self.page.locator(f"#{table} tbody tr:visible > :nth-child({number})").all_inner_texts()
@@ -214,6 +233,31 @@ def test_connectome_is_drawn_and_turns_by_pointer_keys_and_buttons(visit: Visit)
     assert len(seen) == 5
     visit.page.keyboard.press("Home")
     assert visit.errors == []
+
+
+def test_connectome_shows_regions_in_the_colour_of_their_class_and_edges_in_that_of_their_sign(visit: Visit) -> None:
+    for view in ("left", "top"):
+        visit.page.locator("#scene-chooser").select_option(index=0)
+        visit.page.locator(f"#connectome-viewer button[data-view={view}]").click()
+        visit.pixels(BRAIN)
+        nodes = visit.colours(
+            BRAIN, "(canvas) => [20, 21, 22, 23].map((i) => [canvas.points[i].x, canvas.points[i].y])"
+        )
+        assert any(is_like(colour, class_colours(2)[1]) for colour in nodes)
+        assert not any(is_like(colour, class_colours(2)[0]) for colour in nodes)
+    visit.page.locator("#scene-chooser").select_option(index=2)
+    visit.page.locator("#connectome-viewer button[data-view=front]").click()
+    visit.pixels(BRAIN)
+    positive, negative = (
+        visit.colours(
+            BRAIN,
+            f"""(canvas) => [0.3, 0.4, 0.5, 0.6, 0.7].map((share) => ["x", "y"].map((axis) =>
+                (1 - share) * canvas.points[20][axis] + share * canvas.points[{other}][axis]))""",
+        )
+        for other in (21, 23)
+    )
+    assert any(is_like(colour, POSITIVE) for colour in positive)
+    assert any(is_like(colour, NEGATIVE) for colour in negative)
 
 
 def test_connectome_returns_to_where_it_began(visit: Visit) -> None:
