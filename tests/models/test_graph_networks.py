@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from isocapsnet import InputError
+from isocapsnet import InputError, load_model, save_model
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
 from isocapsnet.models._graphs import OWN_ENTRY, describe_nodes, select_edges
 from isocapsnet.models.dgcnn import DGCNNClassifier
@@ -138,3 +138,11 @@ def test_missing_torch_geometric_is_said_with_the_command_that_installs_it(netwo
     monkeypatch.setitem(sys.modules, "torch_geometric.nn", None)
     with pytest.raises(InputError, match=r'pip install "isocapsnet\[methods\]"'):
         network().fit(signed_graphs(4), [0, 1, 0, 1])
+
+
+def test_loading_a_network_without_torch_geometric_says_what_to_install_and_no_more(monkeypatch, tmp_path):
+    model = GCNClassifier(max_epochs=1, validation_fraction=0.0).fit(signed_graphs(4), [0, 1, 0, 1])
+    path = save_model(model, tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "torch_geometric.nn", None)
+    with pytest.raises(InputError, match=r'^Graph neural networks need .*pip install "isocapsnet\[methods\]"\.$'):
+        load_model(path)

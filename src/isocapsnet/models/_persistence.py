@@ -84,6 +84,8 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
         estimator.n_nodes_in_ = content["n_nodes"]
         estimator.classes_ = _decode_classes(content["classes"])
         estimator._set_state(_decode(content["values"]), arrays)
+    except InputError:
+        raise  # a package or a device that is not here: another version would not help
     except (TypeError, KeyError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{path} was saved by isocapsnet {written_by} and cannot be read by isocapsnet {isocapsnet.__version__} "
