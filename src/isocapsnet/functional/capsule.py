@@ -218,16 +218,17 @@ class _FusedRouting(torch.autograd.Function):
 
         zeros = weight.new_zeros(len(value), weight.shape[0], weight.shape[-1])
         capsules = dynamic_routing(attend, zeros, iterations, scale)
-        ctx.save_for_backward(value, permutation, weight, torch.stack(contexts), torch.stack(sums))
-        ctx.arguments = padding, kernel_size, scale, kernel
+        *tensors, _, _ = windows
+        ctx.save_for_backward(torch.stack(contexts), torch.stack(sums), *tensors)
+        ctx.arguments = padding, kernel_size, scale, kernel, value.shape, weight.shape
         return capsules
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_capsules: Tensor) -> tuple[Tensor | None, ...]:
-        value, permutation, weight, contexts, sums = ctx.saved_tensors
-        padding, kernel_size, scale, kernel = ctx.arguments
-        windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
+        contexts, sums, *tensors = ctx.saved_tensors
+        padding, kernel_size, scale, kernel, shape, weight_shape = ctx.arguments
+        windows = kernel.Windows(*tensors, padding, kernel_size)
         grads = torch.empty_like(sums)
         grad_context = torch.zeros_like(grad_capsules)
         for r in reversed(range(len(sums))):
@@ -240,7 +241,8 @@ class _FusedRouting(torch.autograd.Function):
             if r > 0:
                 grad_context += kernel.attend(windows, contexts[r], grads[r])
         grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
-        return grad_value.T.reshape(value.shape), None, None, None, grad_weight.view(weight.shape), None, None, None
+        grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph lie apart
+        return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
 
 
 _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {

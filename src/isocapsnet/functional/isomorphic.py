@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.kernels import pick_kernel
-from isocapsnet.functional.kernels.eager import permutation_table, windows_of
+from isocapsnet.functional.kernels.eager import compact_dtype, permutation_table, windows_of
 
 __all__ = ["IsomorphicMatch", "SpectralMatch", "isomorphic_match", "permutation_table", "spectral_match"]
 
@@ -86,14 +86,19 @@ class _Match(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, graphs: Tensor, templates: Tensor, stride: int, kernel: ModuleType) -> tuple[Tensor, Tensor]:
         distance, permutation = kernel.search(graphs, templates, stride)
-        ctx.save_for_backward(graphs, templates, distance, permutation)
+        # Kept until backward, when the caller's own may long be gone; a GPU's kernels read 8 bytes.
+        kept = permutation if permutation.is_cuda else permutation.to(compact_dtype(templates.shape[-1]))
+        ctx.save_for_backward(graphs, templates, distance, kept)
+        ctx.set_materialize_grads(False)  # zeros for the permutation would be its size again
         ctx.stride, ctx.kernel = stride, kernel
         ctx.mark_non_differentiable(permutation)
         return distance, permutation
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_distance: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad_distance: Tensor | None, _: None) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if grad_distance is None:
+            return None, None, None, None
         graphs, templates, distance, permutation = ctx.saved_tensors
         needs_graphs, needs_templates = ctx.needs_input_grad[:2]
         grads = ctx.kernel.backward(

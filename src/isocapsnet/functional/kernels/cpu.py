@@ -52,7 +52,8 @@ def backward(
     n_graphs, n_nodes, _ = graphs.shape
     k = templates.shape[-1]
     table, places = _orders(k)
-    slopes = torch.where(distance > 0, grad_distance / distance, 0.0)  # at a perfect match, the zero sub-gradient
+    slopes = grad_distance / distance
+    slopes.masked_fill_((distance > 0).logical_not_(), 0.0)  # at a perfect match, the zero sub-gradient
     arguments = (
         slopes.contiguous().numpy(),
         permutation.numpy(),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._threads import parallel_ranges
-from isocapsnet.functional.kernels.eager import permutation_table
+from isocapsnet.functional.kernels.eager import compact_dtype, permutation_table
 
 # Windows are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
@@ -28,7 +28,7 @@ class Windows(NamedTuple):
     ----------
     excess : Tensor (n_windows, n_graphs)
         By how much the capsule's value exceeds the padding γ.
-    permutation : Tensor (n_windows, n_graphs), int32
+    permutation : Tensor (n_windows, n_graphs), as small integers
     weight : Tensor (n_classes, n_windows, k², capsule_size)
     padding : float
     kernel_size : int
@@ -43,9 +43,10 @@ class Windows(NamedTuple):
     @classmethod
     def of(cls, value: Tensor, permutation: Tensor, padding: float, kernel_size: int, weight: Tensor) -> "Windows":
         """From capsules ``(n_graphs, n_templates, n, n)`` and weights ``(n_classes, n_templates, n², k², size)``."""
+        values, rows = value.detach().flatten(1).T, permutation.flatten(1).T
         return cls(
-            (value.detach() - padding).flatten(1).T.contiguous(),
-            permutation.flatten(1).T.to(torch.int32).contiguous(),
+            torch.sub(values, padding, out=values.new_empty(values.shape)),
+            torch.empty(rows.shape, dtype=compact_dtype(kernel_size)).copy_(rows),
             weight.detach().flatten(1, 2).contiguous(),
             padding,
             kernel_size,

@@ -16,6 +16,11 @@ _CHUNK_VALUES = 4_000_000
 TIE_TOLERANCE = 16.0
 
 
+def compact_dtype(kernel_size: int) -> torch.dtype:
+    """The smallest type that numbers the rows of ``permutation_table``."""
+    return torch.uint8 if kernel_size < 6 else torch.int16 if kernel_size < 8 else torch.int32
+
+
 @lru_cache(maxsize=16)
 def permutation_table(kernel_size: int) -> Tensor:
     """All permutations of ``range(kernel_size)`` in lexicographic order, int64 ``(k!, k)``.
@@ -94,12 +99,13 @@ def backward(
     for start in range(0, len(graphs), step):
         chunk = slice(start, start + step)
         for i in range(n_templates):
-            winner = table[permutation[chunk, i]]  # (b, n, n, k)
+            rows = permutation[chunk, i].long()
+            winner = table[rows]  # (b, n, n, k)
             matched = templates[i][winner[..., :, None], winner[..., None, :]]
             slope = scale[chunk, i, ..., None, None] * (matched - windows[chunk])
             if grad_templates is not None:
                 # Pᵀ D P puts every window's slope into the template's own order: a plain sum, no atomic additions.
-                back = inverse[permutation[chunk, i]]
+                back = inverse[rows]
                 slope_of_template = slope.gather(-2, back[..., :, None].expand_as(slope))
                 slope_of_template = slope_of_template.gather(-1, back[..., None, :].expand_as(slope))
                 grad_templates[i] += slope_of_template.sum(dim=(0, 1, 2))
