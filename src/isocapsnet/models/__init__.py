@@ -1,5 +1,6 @@
 """One method, one paper, one file, one scikit-learn estimator."""
 
+from isocapsnet.models import _skorch as _skorch
 from isocapsnet.models._base import GraphClassifier
 from isocapsnet.models.autoencoder import AutoencoderClassifier
 from isocapsnet.models.capsnet import CapsNetClassifier
