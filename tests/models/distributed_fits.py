@@ -77,7 +77,7 @@ FITS = {
 # What cannot equal a fit in one process.
 OTHERS = {
     "dropout": lambda: fit("cnn", dropout=0.5, batch_size=7),
-    "no seed": lambda: fit("isocapsnet", random_state=None, **SMALL),
+    "no seed": lambda: fit("isocapsnet", random_state=None, **RAGGED),
     "no synchronisation": fit_without_synchronisation,
 }
 
@@ -89,6 +89,7 @@ def outcome(model):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), proba)
     return {
         "losses": np.array([[row["train_loss"], row.get("valid_loss", 0)] for row in model.history_]),
+        "names": list(model.module_.state_dict()),
         "weights": torch.cat([tensor.double().flatten() for tensor in model.module_.state_dict().values()]).numpy(),
         "gradients": model.net_.gradient_lengths,  # Adam would hide a wrong scale
         "proba": proba,

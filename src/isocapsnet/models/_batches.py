@@ -1,5 +1,7 @@
 """Where the batches of a fit come from: graphs scaled once and kept, or read from a memory map as they are needed."""
 
+import ctypes
+import sys
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -95,6 +97,8 @@ class Batches:
         """The positions ``(n,)`` of each batch of an epoch."""
         order = self.order().numpy()
         for start in range(0, len(order), self.batch_size):
+            if self.dataset.resident is None:
+                _return_free_memory()
             yield order[start : start + self.batch_size]
 
     def order(self) -> Tensor:
@@ -104,3 +108,12 @@ class Batches:
 
     def __len__(self) -> int:
         return -(-len(self.dataset) // self.batch_size)
+
+
+def _return_free_memory() -> None:
+    """Give freed memory back to the system (Linux).
+
+    glibc keeps blocks below 32 MB for later: after a last batch, smaller than the others, hundreds of MB of them.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)

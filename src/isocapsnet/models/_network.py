@@ -3,8 +3,9 @@
 import logging
 import warnings
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -128,6 +129,7 @@ class NetworkClassifier(GraphClassifier):
             self.net_ = self._build_net(codes, device, graphs.subset(validation) if len(validation) else None)
             self.net_.fit(graphs.subset(training), y=None)
         self.module_ = self.net_.module_.eval()
+        self.module_.zero_grad()  # gradients are as large as the module
         self.history_ = [
             {
                 key: float(row[key]) if key != "epoch" else row[key]
@@ -294,7 +296,8 @@ class _KeepBest(EarlyStopping):
 
     def on_train_begin(self, net: NeuralNet, **_: Any) -> None:
         super().on_train_begin(net)
-        self.best_weights = SpooledTemporaryFile(max_size=_WEIGHTS_IN_MEMORY)  # noqa: SIM115
+        size = sum(tensor.nbytes for tensor in net.module_.state_dict().values())
+        self.best_weights = TemporaryFile() if size > _WEIGHTS_IN_MEMORY else BytesIO()  # noqa: SIM115
 
     def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
         super().on_epoch_end(net)

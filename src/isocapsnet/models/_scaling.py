@@ -34,7 +34,8 @@ class EdgeScaler(NamedTuple):
         scaled = np.array(X, dtype=np.float32)
         if self.logarithm:
             scaled = np.sign(scaled) * np.log1p(np.abs(scaled))
-        return np.asarray(scaled / np.float32(self.scale), dtype=np.float32)
+        scaled /= np.float32(self.scale)
+        return scaled
 
     def inverse_transform(self, X: NDArray[Any]) -> NDArray[np.float32]:
         """Scaled to original units."""

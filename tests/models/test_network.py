@@ -1,0 +1,113 @@
+"""What the networks share: the best epoch, memory, imports."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+from skorch.callbacks import Callback
+
+from isocapsnet.models import MODELS, _batches, _network
+
+SMALL = {"kernel_size": 3, "decoder_sizes": (16,), "tolerance": 0, "random_state": 0}
+
+
+def make_data(n_graphs=40, n_nodes=9):
+    """Random graphs ``(n_graphs, n_nodes, n_nodes)`` and random labels: a validation loss soon rises."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n_graphs, n_nodes, n_nodes)).astype(np.float32), rng.integers(2, size=n_graphs)
+
+
+class Snapshots(Callback):
+    """Keeps the module's state after every epoch."""
+
+    def on_train_begin(self, net, **_):
+        self.states = []
+
+    def on_epoch_end(self, net, **_):
+        self.states.append({name: tensor.clone() for name, tensor in net.module_.state_dict().items()})
+
+
+@pytest.mark.parametrize("bytes_in_memory", [0, 10**9])
+@pytest.mark.parametrize("method", ["isocapsnet", "gin"])
+def test_a_fit_ends_with_the_weights_of_its_best_epoch(monkeypatch, method, bytes_in_memory):
+    monkeypatch.setattr(_network, "_WEIGHTS_IN_MEMORY", bytes_in_memory)
+    snapshots = Snapshots()
+    settings = {"patience": 3, "validation_fraction": 0.3, "learning_rate": 0.03, "max_epochs": 40, "random_state": 0}
+    settings |= SMALL if method == "isocapsnet" else {}
+    model = MODELS[method](**settings, callbacks=[snapshots]).fit(*make_data())
+    best = int(np.argmin([row["valid_loss"] for row in model.history_]))
+    assert len(model.history_) - best == 4  # three epochs without a better one, and the module went back
+    for name, tensor in model.module_.state_dict().items():
+        assert_array_equal(tensor, snapshots.states[best][name])
+
+
+class Watched(np.memmap):
+    """A memory map that notes the most graphs that were read at once, by index."""
+
+    most = 0
+
+    def __getitem__(self, index):
+        if isinstance(index, np.ndarray):
+            Watched.most = max(Watched.most, len(index))
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("method", ["isocapsnet", "cnn", "autoencoder", "fastisonn"])
+def test_a_memory_map_is_read_batch_by_batch(monkeypatch, tmp_path, method):
+    monkeypatch.setattr(_batches, "RESIDENT_BYTES", 0)
+    X, y = make_data()
+    X.tofile(tmp_path / "graphs")
+    mapped = np.memmap(tmp_path / "graphs", mode="r", dtype=np.float32, shape=X.shape).view(Watched)
+    Watched.most = 0
+    MODELS[method](batch_size=7, max_epochs=2, validation_fraction=0.3, random_state=0).fit(mapped, y).predict(mapped)
+    assert Watched.most == 7
+
+
+def test_a_fitted_model_holds_no_gradients():
+    model = MODELS["isocapsnet"](max_epochs=1, **SMALL).fit(*make_data())
+    assert all(parameter.grad is None for parameter in model.module_.parameters())
+
+
+def test_a_network_that_answers_alike_is_warned_about_and_another_is_not(recwarn):
+    X, y = make_data()
+    MODELS["cnn"](max_epochs=1, learning_rate=1e-9, random_state=0).fit(X * 0, y)
+    assert any("predicts class" in str(warning.message) for warning in recwarn)
+    recwarn.clear()
+    X[:, 2:5, 2:5] += 4 * y[:, None, None]
+    model = MODELS["isocapsnet"](max_epochs=20, learning_rate=0.01, **SMALL).fit(X, y)
+    assert len(np.unique(model.predict(X))) == 2
+    assert not any("predicts class" in str(warning.message) for warning in recwarn)
+
+
+IMPORTS = """
+import sys
+from isocapsnet.models import MODELS
+assert not {"torch_geometric", "torch._dynamo"} & set(sys.modules), "loaded for nothing"
+
+import torch
+from skorch.utils import to_tensor
+from torch_geometric.data import Data
+graph = Data(x=torch.ones(2, 1))
+assert to_tensor(graph, "cpu") is graph
+"""
+
+
+def test_skorch_loads_no_compiler_and_still_knows_data_of_pytorch_geometric():
+    pytest.importorskip("torch_geometric")
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, capture_output=True)
+
+
+def test_batches_cover_every_graph_once_in_an_order_drawn_from_torch(monkeypatch):
+    X, y = make_data(10)
+    scaler = _network.fit_scaler(X, "none")
+    for resident in (10**9, 0):
+        monkeypatch.setattr(_batches, "RESIDENT_BYTES", resident)
+        store = _batches.GraphStore(X, y, scaler, torch.device("cpu"), X_unlabeled=X[:3])
+        seen = [*_batches.Batches(store, 4, shuffle=True)]
+        assert [len(codes) for _, codes in seen] == [4, 4, 4, 1]
+        graphs, codes = (torch.cat(parts).numpy() for parts in zip(*seen, strict=True))
+        expected = {(graph.tobytes(), code) for graph, code in zip([*X, *X[:3]], [*y, -1, -1, -1], strict=True)}
+        assert {(graph.tobytes(), code) for graph, code in zip(graphs, codes, strict=True)} == expected
