@@ -11,6 +11,8 @@ SCALINGS = ("auto", "std", "log", "none")
 
 # Edges that are never negative and reach beyond this are counts (streamlines), not correlations.
 _COUNT_LEVEL = 100.0
+# Edges per step of the pass over them: a few MB stay in the cache.
+_CHUNK_VALUES = 500_000
 # Below this share of the mean, a deviation is the rounding of a sum over edges that are all alike.
 _ROUNDING = 1e-12
 
@@ -56,11 +58,12 @@ def fit_scaler(X: NDArray[Any], scaling: str) -> EdgeScaler:
     edges = ~np.eye(X.shape[1], dtype=bool) if X.shape[1] > 1 else np.ones((1, 1), dtype=bool)
     low, high = np.inf, -np.inf
     plain, logged = _Moments(), _Moments()
-    for _, chunk in iter_chunks(X):
+    for _, chunk in iter_chunks(X, _CHUNK_VALUES):
         values = np.asarray(chunk[:, edges], dtype=np.float64)
         low, high = min(low, values.min()), max(high, values.max())
         plain.add(values)
-        logged.add(np.sign(values) * np.log1p(np.abs(values)))
+        if scaling == "log" or (scaling == "auto" and low >= 0):  # no counts, once an edge was negative
+            logged.add(np.sign(values) * np.log1p(np.abs(values)))
     logarithm = scaling == "log" or (scaling == "auto" and bool(low >= 0 and high > _COUNT_LEVEL))
     deviation = (logged if logarithm else plain).deviation()
     return EdgeScaler(logarithm, deviation if deviation > 0 else 1.0)
