@@ -159,6 +159,7 @@ def main() -> None:
     parser.add_argument("--only", help="settings by name, separated by commas")
     parser.add_argument("--tangent", action="store_true", help="tangent space, its reference fitted in each fold")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the models; another one shows what seeds do")
     parser.add_argument("--share", default="0/1", help="i/n: every n-th setting from the i-th, to spread the work")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -171,7 +172,7 @@ def main() -> None:
     names = list(settings) if arguments.only is None else arguments.only.split(",")
     for name in names[first::step]:
         start, scores = time.perf_counter(), []
-        for seed, (train, test) in enumerate(pairs):
+        for seed, (train, test) in enumerate(pairs, arguments.first_seed):
             model = build(arguments.method, settings[name], arguments.device, seed)
             if arguments.tangent:
                 model = make_pipeline(TangentSpace(), model)
