@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,7 @@ from isocapsnet.benchmark import (
     run,
     tabulate,
 )
+from isocapsnet.benchmark.artifacts import write_artifacts
 from isocapsnet.benchmark.runner import split_finished
 
 
@@ -190,6 +192,18 @@ def test_artifacts_stand_beside_the_records_and_models_of_the_first_repeat_only(
             assert json.loads((folder / "history.json").read_text()) == [{"epoch": 1, "train_loss": 0.5}]
             assert np.array_equal(np.load(folder / "templates.npz")["templates"], np.eye(3)[None])
     assert with_model == 6
+    assert not list((tmp_path / "partial").iterdir())
+
+
+def test_two_runs_may_finish_the_same_job_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "artifacts" / "key"
+    fitted = Logistic().fit(make_study().X, make_study().labels)
+    write_artifacts(folder, fitted, [], None)
+    remove = shutil.rmtree
+    # As if the other run put its artifacts there right after ours had made room.
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **options: None if path == folder else remove(path, **options))
+    write_artifacts(folder, fitted, [], None)
+    assert (folder / "history.json").exists()
     assert not list((tmp_path / "partial").iterdir())
 
 

@@ -123,6 +123,17 @@ def test_a_crash_between_writing_a_batch_and_removing_its_parts_loses_nothing(
     assert sorted(record["key"] for record in fresh.records()) == sorted(job.key for job in jobs)
 
 
+def test_a_batch_that_another_run_wrote_meanwhile_is_found(tmp_path: Path) -> None:
+    ours, theirs = Store(tmp_path), Store(tmp_path)
+    jobs = [_job(permutation) for permutation in range(1, 101)]
+    assert ours.load(jobs[0]) is None
+    for job in jobs:
+        theirs.save(job, _record(job))
+    found = ours.load(jobs[0])
+    assert found is not None
+    assert found["key"] == jobs[0].key
+
+
 def test_merging_two_machines_results_is_copying_files(tmp_path: Path) -> None:
     jobs = [_job(permutation) for permutation in range(1, 141)] + [_job(fold=1)]
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")

@@ -54,7 +54,12 @@ def write_artifacts(
         partial.rmdir()
         return
     folder.parent.mkdir(exist_ok=True)
-    partial.replace(folder)
+    try:
+        partial.replace(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        shutil.rmtree(partial)  # another run of the same job was quicker, and its artifacts are as good
 
 
 def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
@@ -46,8 +47,8 @@ def write_results(folder: Path, table: Table, context: Mapping[str, Any]) -> Non
         "results.csv": results_frame(table).to_csv(index=False),
         "results.json": json.dumps(results_json(table, context), indent=1),
     }.items():
-        partial = folder / f".{name}"
-        partial.write_text(text)
+        partial = folder / f".{name}.{uuid4().hex}"
+        partial.write_text(text, encoding="utf-8")
         partial.replace(folder / name)
 
 

@@ -45,7 +45,9 @@ class Store:
             if job.permutation:
                 self._single.setdefault(batch_key(job), {})[job.key] = job
             return record
-        return self._read_batch(self._path("records", batch_key(job))).get(job.key) if job.permutation else None
+        batch = self._path("records", batch_key(job)) if job.permutation else None
+        # A batch that is not there must not be remembered as empty: another run may be about to write it.
+        return self._read_batch(batch).get(job.key) if batch is not None and batch.exists() else None
 
     def save(self, job: Job, record: Mapping[str, Any]) -> None:
         """Put a record on disk; the hundredth of a batch of permutations moves all of them into one file."""
