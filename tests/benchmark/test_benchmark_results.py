@@ -139,6 +139,27 @@ def test_folds_without_an_area_are_no_evidence_even_with_permutations() -> None:
     assert row.verdict == "ROC AUC is not defined: every test fold holds one class"
 
 
+def test_a_table_needs_one_record_at_a_time_in_memory() -> None:
+    """All records of 40,000 subjects, or of 1000 permutations, are gigabytes."""
+
+    class Probabilities(list[Any]):
+        alive = most = 0
+
+        def __init__(self, values: list[Any]) -> None:
+            super().__init__(values)
+            Probabilities.alive += 1
+            Probabilities.most = max(Probabilities.most, Probabilities.alive)
+
+        def __del__(self) -> None:
+            Probabilities.alive -= 1
+
+    numbers = [(method, permutation) for method in ("gcn", "linear") for permutation in range(3)]
+    records = (record for method, p in numbers for record in _records(method, GOOD, permutation=p))
+    table = tabulate({**record, "probabilities": Probabilities(record["probabilities"])} for record in records)
+    assert [row.jobs for row in table.rows] == [18, 18]
+    assert Probabilities.most <= 2
+
+
 def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
     perfect = [1.0, 1.0]
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]

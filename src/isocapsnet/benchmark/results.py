@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,14 +108,26 @@ class Table:
         return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
 
 
+class _Fold(NamedTuple):
+    """What the table needs of one record; ``counts`` (n_classes,) are those of its test graphs."""
+
+    key: str
+    scores: Mapping[str, float]
+    counts: Sequence[int]
+    seconds: float
+
+
 @dataclass
 class _Evidence:
-    """What was found of one method: records of the data, of audits and of the null, and failures."""
+    """What was found of one method on the data, in audits and under the null, and failures.
+
+    Of a record no more is kept than the table needs: all of them may be more than fits into memory.
+    """
 
     label: str
     use_unlabeled: bool
     details: str
-    data: dict[Place, dict[str, Any]] = field(default_factory=dict)
+    data: dict[Place, _Fold] = field(default_factory=dict)
     audits: dict[tuple[int, Place], float] = field(default_factory=dict)
     null: dict[int, dict[Place, float]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
@@ -126,7 +138,12 @@ class _Evidence:
         place = (job["repeat"], job["fold"])
         self.jobs += 1
         if not job["permutation"] and job["audit"] is None:
-            self.data[place] = {**record, "scores": statistics.score(record["labels"], record["probabilities"])}
+            self.data[place] = _Fold(
+                record["key"],
+                statistics.score(record["labels"], record["probabilities"]),
+                np.bincount(record["labels"], minlength=len(record["classes"])).tolist(),
+                sum(record["seconds"].values()),
+            )
             return
         area = statistics.roc_auc(np.asarray(record["labels"]), np.asarray(record["probabilities"]))
         if job["audit"] is not None:
@@ -135,12 +152,11 @@ class _Evidence:
             self.null.setdefault(job["permutation"], {})[place] = area
 
     def areas(self) -> dict[Place, float]:
-        return {place: record["scores"]["roc_auc"] for place, record in self.data.items()}
+        return {place: fold.scores["roc_auc"] for place, fold in self.data.items()}
 
     def area_variance(self, area: float) -> float:
         """What the test folds imply for the variance of one fold's ROC AUC, were ``area`` its expectation."""
-        counts = [np.bincount(r["labels"], minlength=len(r["classes"])).tolist() for r in self.data.values()]
-        variances = np.array([statistics.auc_variance(area, fold) for fold in counts])
+        variances = np.array([statistics.auc_variance(area, fold.counts) for fold in self.data.values()])
         return 0.0 if np.isnan(variances).all() else float(np.nanmean(variances))
 
 
@@ -222,28 +238,28 @@ def _tell_apart(methods: Sequence[_Evidence]) -> None:
 
 def _summarise(found: _Evidence, ratio: float) -> MethodResult:
     """The row without what depends on other rows."""
-    records = list(found.data.values())
+    folds = dict(sorted(found.data.items()))
     metrics = {
-        name: statistics.corrected_interval([r["scores"][name] for r in records], ratio, metric=name)
+        name: statistics.corrected_interval([fold.scores[name] for fold in folds.values()], ratio, metric=name)
         for name in METRICS
     }
     areas = list(found.areas().values())
     if set(areas) != {CHANCE}:  # a constant answer has that area by construction, not by luck
         least = found.area_variance(metrics["roc_auc"].mean)
         metrics["roc_auc"] = statistics.corrected_interval(areas, ratio, least_variance=least)
-    if len(records) == 1:
-        correct = round(metrics["accuracy"].mean * len(records[0]["labels"]))
-        metrics["accuracy"] = statistics.wilson_interval(correct, len(records[0]["labels"]))
-    seconds = [sum(record["seconds"].values()) for record in records]
+    n_test = {place: sum(fold.counts) for place, fold in folds.items()}
+    if len(folds) == 1:
+        [total] = n_test.values()
+        metrics["accuracy"] = statistics.wilson_interval(round(metrics["accuracy"].mean * total), total)
     return MethodResult(
         method=found.label,
         jobs=found.jobs,
         failures=dict(found.failures),
         metrics=metrics,
-        scores={place: record["scores"] for place, record in sorted(found.data.items())},
-        keys={place: record["key"] for place, record in sorted(found.data.items())},
-        n_test={place: len(record["labels"]) for place, record in sorted(found.data.items())},
-        seconds=float(np.mean(seconds)) if seconds else float("nan"),
+        scores={place: fold.scores for place, fold in folds.items()},
+        keys={place: fold.key for place, fold in folds.items()},
+        n_test=n_test,
+        seconds=float(np.mean([fold.seconds for fold in folds.values()])) if folds else float("nan"),
         use_unlabeled=found.use_unlabeled,
     )
 

@@ -1,7 +1,7 @@
 """Run jobs on any ``concurrent.futures.Executor`` and put each result into the store as it comes."""
 
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any
@@ -61,16 +61,13 @@ def run(
             future.cancel()
 
 
-def split_finished(tasks: Iterable[Task], store: Store) -> tuple[list[Task], list[dict[str, Any]]]:
-    """The tasks that remain, and the records of those that the store holds."""
-    remaining, records = [], []
+def split_finished(tasks: Iterable[Task], store: Store) -> tuple[list[Task], Iterator[dict[str, Any]]]:
+    """The tasks that remain, and the records of those that the store holds, read one by one when asked for."""
+    remaining: list[Task] = []
+    finished: list[Task] = []
     for task in tasks:
-        record = store.load(task.job)
-        if record is None:
-            remaining.append(task)
-        else:
-            records.append(record)
-    return remaining, records
+        (remaining if store.load(task.job) is None else finished).append(task)
+    return remaining, filter(None, (store.load(task.job) for task in finished))
 
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:

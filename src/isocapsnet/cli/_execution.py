@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark.executors import InProcessExecutor, count_cores, dask_executor, local_executor
-from isocapsnet.benchmark.jobs import Task
+from isocapsnet.benchmark.jobs import Task, method_label
 from isocapsnet.benchmark.plan import Plan
 from isocapsnet.benchmark.results import Table, tabulate
 from isocapsnet.benchmark.runner import run, split_finished
@@ -37,12 +37,14 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     wanted = remaining if options["retry_failed"] else untried
     failed = len(remaining) - len(untried)
     console.print(
-        f"{len(tasks)} jobs: {len(records)} done, {failed} failed before"
+        f"{len(tasks)} jobs: {len(tasks) - len(remaining)} done, {failed} failed before"
         f"{'' if options['retry_failed'] or not failed else ' (left alone)'}, {len(wanted)} to run"
         f"{_estimate(wanted, records, options)}"
     )
     if options["dry_run"]:
         return None
+    if not wanted:
+        return _tabulate_stored(tasks, store)
     try:
         with _executor(options) as executor, show_progress(console, len(wanted)) as tell:
             limits = Limits(options["timeout"], options["memory_limit"])
@@ -50,6 +52,10 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     except KeyboardInterrupt:
         console.print("Stopped; what is finished is kept. Run the same command again to go on.")
         sys.exit(130)
+    return _tabulate_stored(tasks, store)
+
+
+def _tabulate_stored(tasks: Sequence[Task], store: Store) -> Table:
     remaining, records = split_finished(tasks, store)
     return tabulate(records, [error for task in remaining if (error := store.load_error(task.job))])
 
@@ -73,26 +79,51 @@ def _executor(options: Mapping[str, Any]) -> AbstractContextManager[Executor]:
     if options["scheduler"] is not None:
         return dask_executor(address=options["scheduler"])
     if options["cluster"] is not None:
-        kind, _, number = options["cluster"].partition(":")
-        if kind != "local" or not number.isdigit() or int(number) < 1:
-            raise InputError(
-                f"--cluster {options['cluster']} cannot be read; write local:N with the number of workers."
-            )
-        return dask_executor(n_workers=int(number))
+        return dask_executor(n_workers=_cluster_size(options["cluster"]))
     if options["jobs"] == 0:
         return nullcontext(InProcessExecutor())
     return local_executor(options["jobs"] or count_cores())
 
 
-def _estimate(wanted: Sequence[Task], records: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
-    """The time left, from the finished jobs of each method."""
+def check_execution(options: Mapping[str, Any]) -> None:
+    """Refuse places to run that cannot be read or exclude each other, before any work is done."""
+    given = [f"--{name}" for name in ("jobs", "scheduler", "cluster") if options[name] is not None]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} exclude each other; keep one of them.")
+    if options["cluster"] is not None:
+        _cluster_size(options["cluster"])
+
+
+def _cluster_size(text: str) -> int:
+    """N of ``local:N``."""
+    kind, _, number = text.partition(":")
+    if kind != "local" or not number.isdecimal() or int(number) < 1:
+        raise InputError(f"--cluster {text} cannot be read; write local:N with the number of workers.")
+    return int(number)
+
+
+def _estimate(wanted: Sequence[Task], records: Iterable[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+    """The time left, from the finished jobs of each method with its parameters."""
+    if not wanted:
+        return ""
     seconds: dict[str, list[float]] = defaultdict(list)
     for record in records:
-        seconds[record["job"]["method"]].append(sum(record["seconds"].values()))
-    known = [np.mean(seconds[task.job.method]) for task in wanted if task.job.method in seconds]
-    if not wanted or not known:
+        label = method_label(record["job"]["method"], record["job"]["parameters"])
+        seconds[label].append(sum(record["seconds"].values()))
+    known = [np.mean(seconds[task.job.label]) for task in wanted if task.job.label in seconds]
+    if not known:
         return ""
-    slots = options["jobs"] or count_cores()
-    left = float(np.sum(known)) / slots
+    slots = _count_slots(options)
+    left = float(np.sum(known)) / min(slots or 1, len(wanted))
     unknown = len(wanted) - len(known)
-    return f", about {format_seconds(left)} left" + (f" and {unknown} jobs of unknown length" if unknown else "")
+    text = f", about {format_seconds(left)}" + (" left" if slots else " of computing, shared by the workers")
+    return text + (f" and {unknown} jobs of unknown length" if unknown else "")
+
+
+def _count_slots(options: Mapping[str, Any]) -> int | None:
+    """Jobs that run at once; None on somebody else's cluster."""
+    if options["scheduler"] is not None:
+        return None
+    if options["cluster"] is not None:
+        return _cluster_size(options["cluster"])
+    return count_cores() if options["jobs"] is None else max(1, options["jobs"])
