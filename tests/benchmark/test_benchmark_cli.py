@@ -1,5 +1,6 @@
 """The commands benchmark, compare, sweep, fit, predict and transform, as a user calls them."""
 
+import errno
 import json
 import os
 import signal
@@ -12,10 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
-from isocapsnet.benchmark import PROTOCOLS, Store
+from isocapsnet.benchmark import PROTOCOLS, DataSource, Job, Method, Store, Task
 from isocapsnet.benchmark.statistics import METRICS
-from isocapsnet.cli import main
+from isocapsnet.cli import _benchmark, main
+from isocapsnet.cli._execution import _estimate
 from isocapsnet.cli._methods import list_methods, list_steps, split_names, split_values
 from isocapsnet.cli._options import PROTOCOL_NAMES
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -48,7 +51,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         planted.graphs,
         labels,
         sites=planted.sites.astype(str),
-        covariates=pd.DataFrame({"age": np.linspace(20, 60, 60), "person": [f"p{i // 2}" for i in range(60)]}),
+        covariates=pd.DataFrame(
+            {
+                "age": np.linspace(20, 60, 60),
+                "person": [f"p{i // 2}" for i in range(60)],
+                "family_or_gap": [""] * 6 + [f"f{i}" for i in range(54)],
+            }
+        ),
         name="study",
     ).save(path)
     return path
@@ -153,6 +162,9 @@ def test_compare_merges_runs_of_two_machines(study: Path, tmp_path: Path) -> Non
     assert set(frame.index) == {"linear", "constant"}
     assert len(list(Store(tmp_path / "both").records())) == 6
     assert "constant" in _succeed("compare", tmp_path / "both")
+    _succeed("compare", tmp_path / "both", tmp_path / "linear", "--out", tmp_path / "both")
+    (tmp_path / "linear" / "results.json").write_text("{")
+    assert "nested" in _succeed("compare", tmp_path / "linear")
     (tmp_path / "empty").mkdir()
     assert "no records" in _refused("compare", tmp_path / "empty")
 
@@ -220,13 +232,24 @@ def test_unlabelled_graphs_are_for_the_methods_that_can_use_them_and_the_table_s
         (("--methods", "linear["), "cannot be read; write NAME"),
         (("--transform", "magic"), "There is no transform 'magic'"),
         (("--connectivity", "precision"), "The data are graphs already"),
-        (("--confounds", "income"), "There is no covariate 'income' to regress out; the data have age, person"),
+        (
+            ("--confounds", "income"),
+            "There is no covariate 'income' to regress out; the data have age, person, family_or_gap",
+        ),
         (("--group", "family"), "no column 'family'"),
         (("--protocol", "leave-site-out", "--repeats", "3"), "give the same splits every time"),
         (("--folds", "100"), "fewer than the 100 folds"),
         (("--cluster", "slurm:4"), "write local:N"),
         (("--timeout", "5", "--jobs", "0"), "need worker processes"),
         (("--memory-limit", "much"), "write 500MB or 4GB"),
+        (("--protocol", "leave-site-out", "--folds", "5"), "--folds does not apply: leave-site-out uses the dataset's"),
+        (
+            ("--protocol", "paper", "--candidates", "4"),
+            "--candidates does not apply: paper keeps each method's defaults",
+        ),
+        (("--jobs", "2", "--cluster", "local:2"), "--jobs and --cluster exclude each other"),
+        (("--scheduler", "tcp://x:1", "--cluster", "local:2"), "--scheduler and --cluster exclude each other"),
+        (("--group", "family_or_gap"), "first of 5; fill the gaps"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_sentence(
@@ -235,6 +258,87 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(
     output = " ".join(_refused("benchmark", study, "--methods", "linear", "--out", tmp_path, *options).split())
     assert sentence in output
     assert "Traceback" not in output
+
+
+def test_data_that_an_option_needs_are_asked_for(study: Path, tmp_path: Path) -> None:
+    data = BrainGraphs.load(study)
+    labelled = data.subset(data.is_labelled)
+    labelled.save(tmp_path / "labelled.npz")
+    labelled.replace(labels=None, label_names=None).save(tmp_path / "unlabelled.npz")
+    labelled.replace(sites=["", *labelled.sites[1:]]).save(tmp_path / "gap.npz")
+    out = ("--methods", "constant", "--out", tmp_path / "out")
+    assert "every graph has a label" in _refused("benchmark", tmp_path / "labelled.npz", "--use-unlabeled", *out)
+    assert "with --target" in _refused("benchmark", tmp_path / "unlabelled.npz", *out)
+    assert "not known which site" in _refused("benchmark", tmp_path / "gap.npz", "--protocol", "leave-site-out", *out)
+    model = ("--method", "isocapsnet", "--out", tmp_path / "model")
+    assert "Every graph" in _refused("fit", tmp_path / "labelled.npz", "--use-unlabeled", *model)
+    assert "with --target" in _refused("fit", tmp_path / "unlabelled.npz", *model)
+
+
+def test_one_method_is_one_method_and_a_file_has_a_folder(study: Path, tmp_path: Path) -> None:
+    model, lost = tmp_path / "model", tmp_path / "nowhere" / "file"
+    assert "names 2 methods" in _refused("fit", study, "--method", "linear,constant", "--out", model)
+    assert "no method 'all'" in _refused("fit", study, "--method", "all", "--out", model)
+    assert "names 2 methods" in _refused("sweep", study, "--method", "linear,gcn", "--param", "C=1", "--out", tmp_path)
+    assert "--seed" in _refused("fit", study, "--method", "linear", "--seed", -1, "--out", model)
+    assert "There is no folder" in _refused("fit", study, "--method", "linear", "--out", lost)
+    _succeed("fit", study, "--method", "constant", "--out", model)
+    assert "There is no folder" in _refused("predict", model, study, "--out", lost)
+    assert "There is no folder" in _refused("transform", model, study, "--out", lost)
+
+
+def test_a_folder_that_cannot_be_written_and_a_full_disk_are_said_in_a_sentence(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    command = ("benchmark", study, "--methods", "constant", "--repeats", 1, "--jobs", 0, "--out")
+    assert "cannot be read or written: Not a directory." in _refused(*command, tmp_path / "file" / "out")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Store, "_write", fail)
+    assert "Error: No space left on device." in _refused(*command, tmp_path / "out")
+
+
+def test_a_narrow_terminal_shows_whole_numbers_and_whole_verdicts(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _succeed("benchmark", study, "--methods", "linear,constant", "--repeats", 1, "--jobs", 0, "--out", tmp_path)
+    monkeypatch.setattr(_benchmark, "make_console", lambda: Console(width=80))
+    output = _succeed("compare", tmp_path)
+    assert max(map(len, output.splitlines())) <= 80
+    assert "…" not in output
+    assert "constant: not distinguishable from chance" in output
+
+
+def test_a_run_that_can_show_nothing_says_so_beforehand(tmp_path: Path) -> None:
+    planted = make_planted_graphs(6, 6, random_state=0)
+    BrainGraphs(planted.graphs, [0, 1] * 3, name="six").save(tmp_path / "six.npz")
+    output = _succeed(
+        "benchmark", tmp_path / "six.npz", "--methods", "constant", "--repeats", 1, "--jobs", 0, "--out", tmp_path
+    )
+    assert "not even a perfect ROC AUC would be told from chance" in output
+    assert "at a difference of" not in output
+
+
+def test_the_time_left_is_that_of_the_slots_and_of_the_same_parameters() -> None:
+    def job(method: Method, repeat: int) -> Job:
+        return Job("d", method.name, 1, method.parameters, {}, {}, (), False, repeat, 0)
+
+    slow, fast = (Method("linear", "a:b", parameters={"C": C}) for C in (1, 2))
+    done = [
+        {"job": job(method, 0).to_json(), "seconds": {"fit": seconds}}
+        for method, seconds in ((slow, 10.0), (fast, 2.0))
+    ]
+    wanted = [Task(job(slow, repeat), DataSource("a:b", "d"), "a:b") for repeat in range(1, 5)]
+    options = {"jobs": None, "scheduler": None, "cluster": None}
+    assert _estimate(wanted, done, options | {"jobs": 0}) == ", about 40 s left"
+    assert _estimate(wanted, done, options | {"jobs": 2}) == ", about 20 s left"
+    assert _estimate(wanted, done, options | {"cluster": "local:4"}) == ", about 10 s left"
+    assert _estimate(wanted, done, options | {"scheduler": "tcp://x:1"}) == (
+        ", about 40 s of computing, shared by the workers"
+    )
 
 
 def test_unknown_data_are_refused(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Protocol:
         if len(study.classes) < 2:
             raise InputError(
                 f"The labels hold {len(study.classes)} class(es) among {len(study.known)} labelled graphs; "
-                "a benchmark needs two."
+                "a benchmark needs two; name the column of classes with --target."
             )
         if self.name == "leave-site-out":
             return _site_splits(study)

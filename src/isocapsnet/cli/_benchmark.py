@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from isocapsnet.benchmark.output import write_results
 from isocapsnet.benchmark.plan import Plan
 from isocapsnet.benchmark.protocol import Protocol
 from isocapsnet.benchmark.results import Table, group_records, tabulate
+from isocapsnet.benchmark.statistics import CHANCE
 from isocapsnet.benchmark.store import Store
 from isocapsnet.cli._display import audit_table, make_console, results_table
-from isocapsnet.cli._execution import carry_out, describe_power
-from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_names, split_values
-from isocapsnet.cli._study import publish_study
+from isocapsnet.cli._execution import carry_out, check_execution, describe_power
+from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_one_name, split_values
+from isocapsnet.cli._study import publish_study, refuse_missing
 from isocapsnet.cli.data import open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
 
@@ -41,10 +43,10 @@ def run_benchmark(data: str | None, options: dict[str, Any]) -> None:
     if table is None:
         return
     write_results(options["out"], table, _context(plan, passport))
-    console.print(results_table(table, title=escape(f"{passport['name']}: {_describe(plan)}")))
+    console.print(results_table(table, escape(f"{passport['name']}: {_describe(plan)}"), console.width))
     if options["audit"]:
         console.print(audit_table(table))
-    console.print(f"Results: {options['out']}/results.csv, results.json, records/, artifacts/")
+    console.print(f"Results: {escape(str(options['out']))}/results.csv, results.json, records/, artifacts/")
     if all(row.failed == row.jobs for row in table.rows):
         sys.exit(1)
 
@@ -65,16 +67,17 @@ def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
         table = tabulate(groups.get(group, []), errors.get(group, []))
         passport = known.get(dataset, {"name": dataset, "digest": dataset})
         steps = "".join(f", {step['name']}" for step in preparation)
-        console.print(results_table(table, title=escape(f"{passport['name']}: {protocol['name']}{steps}")))
+        console.print(results_table(table, escape(f"{passport['name']}: {protocol['name']}{steps}"), console.width))
         context = {"passport": passport, "protocol": protocol, "preparation": preparation, "data": {"digest": dataset}}
         tables.append((table, context))
     if out is not None:
         if len(tables) > 1:
             raise InputError("--out merges runs on one dataset under one protocol; these folders hold several.")
         for folder in folders:
-            shutil.copytree(folder, out, dirs_exist_ok=True)
+            if folder.resolve() != out.resolve():
+                shutil.copytree(folder, out, ignore=shutil.ignore_patterns("partial"), dirs_exist_ok=True)
         write_results(out, tables[0][0], tables[0][1] | {"command": _command(), "versions": versions()})
-        console.print(f"Merged: {out}")
+        console.print(f"Merged: {escape(str(out))}")
 
 
 def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]) -> None:
@@ -83,7 +86,7 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     name, equals, values = param.partition("=")
     if not equals or not values:
         raise InputError(f"--param {param} cannot be read; write NAME=VALUE,VALUE,...")
-    [(base, settings)] = split_names(method)
+    base, settings = split_one_name(method)
     methods = tuple(
         make_method(base, {**settings, name: parse_value(value)}, device=options["device"])
         for value in split_values(values)
@@ -96,13 +99,14 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     frame = _sweep_frame(table, plan, name, Store(options["out"]))
     frame.to_csv(options["out"] / "sweep.csv", index=False)
     console.print(_sweep_table(frame, title=escape(f"{passport['name']}: {method}, {_describe(plan)}")))
-    console.print(f"Results: {options['out']}/sweep.csv, results.csv, results.json")
+    console.print(f"Results: {escape(str(options['out']))}/sweep.csv, results.csv, results.json")
 
 
 def _make_plan(
     source: str | None, methods: tuple[Method, ...], options: dict[str, Any], console: Console
 ) -> tuple[Plan, dict[str, Any]]:
     """The plan that the options describe, and the data's passport."""
+    check_execution(options)
     data = _open(source or _EMBEDDED, options)
     console.print(escape(repr(data)), highlight=False)
     use_series = data.time_series is not None and (data.adjacency is None or options["connectivity"] is not None)
@@ -113,8 +117,11 @@ def _make_plan(
         confounds=options["confounds"],
         has_series=use_series,
     )
+    _refuse_idle_options(data, options)
     if options["harmonize"] and data.sites is None:
         raise InputError("--harmonize needs sites; name their column with --site.")
+    if data.sites is not None and (options["harmonize"] or options["protocol"] == "leave-site-out"):
+        refuse_missing("it is not known which site", data.sites, data)
     known = [] if data.covariates is None else list(data.covariates.columns)
     for column in options["confounds"]:
         if column not in known:
@@ -126,7 +133,9 @@ def _make_plan(
         source=publish_study(data, options["out"], group=options["group"], use_series=use_series),
         methods=methods,
         protocol=Protocol(
-            options["protocol"], options["folds"], n_candidates=options["candidates"] or Protocol.n_candidates
+            options["protocol"],
+            options["folds"] or Protocol.n_folds,
+            n_candidates=options["candidates"] or Protocol.n_candidates,
         ),
         repeats=repeats,
         preparation=steps,
@@ -136,6 +145,18 @@ def _make_plan(
         explain="isocapsnet.explain.artifacts:write_explanation" if options.get("explain") else None,
     )
     return plan, data.passport
+
+
+def _refuse_idle_options(data: BrainGraphs, options: dict[str, Any]) -> None:
+    """Refuse options that would be ignored."""
+    protocol = options["protocol"]
+    if options["folds"] and (protocol == "leave-site-out" or (protocol == "paper" and data.folds)):
+        whose = "sites" if protocol == "leave-site-out" else "own folds"
+        raise InputError(f"--folds does not apply: {protocol} uses the dataset's {whose}; leave it out.")
+    if (options["candidates"] or 1) > 1 and protocol == "paper":
+        raise InputError("--candidates does not apply: paper keeps each method's defaults; use the protocol nested.")
+    if options.get("use_unlabeled") and data.is_labelled.all():
+        raise InputError("--use-unlabeled does not apply: every graph has a label; leave it out.")
 
 
 def _open(source: str, options: dict[str, Any]) -> BrainGraphs:
@@ -153,11 +174,13 @@ def _say_power(plan: Plan, console: Console) -> None:
     power = describe_power(plan)
     if np.isnan(power["above_chance"]):
         return
-    console.print(
-        f"With {power['n_scores']} test folds, 80 % power begins at a ROC AUC of about "
-        f"{min(power['above_chance'], 1):.2f} against chance, and at a difference of {power['between_methods']:.2f} "
-        "between two methods."
-    )
+    if power["above_chance"] > 1:
+        words = "not even a perfect ROC AUC would be told from chance with 80 % power"
+    else:
+        words = f"80 % power begins at a ROC AUC of about {power['above_chance']:.2f} against chance"
+        if power["between_methods"] <= 1 - CHANCE:
+            words += f", and at a difference of {power['between_methods']:.2f} between two methods"
+    console.print(f"With {power['n_scores']} test folds, {words}.")
 
 
 def _describe(plan: Plan) -> str:
@@ -201,7 +224,7 @@ def _passports(folders: tuple[Path, ...]) -> dict[str, dict[str, Any]]:
     """Digest to passport, from the folders' results.json."""
     found = {}
     for path in (folder / "results.json" for folder in folders):
-        if path.exists():
+        with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged; the digest stands for the name
             content = json.loads(path.read_text())
             found[content["data"]["digest"]] = content["passport"]
     return found

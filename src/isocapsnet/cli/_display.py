@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
@@ -17,6 +17,7 @@ from isocapsnet.benchmark.statistics import Interval
 
 _PLAIN_LINES = 20
 _PLAIN_WIDTH = 120
+_VERDICTS_FIT = 100
 _LISTED_FAILURES = 5
 
 
@@ -62,21 +63,22 @@ def show_progress(console: Console, total: int) -> Iterator[Callable[[Outcome], 
         yield tell
 
 
-def results_table(table: Table, title: str) -> RichTable:
-    """The comparison for the terminal, best ROC AUC first."""
+def results_table(table: Table, title: str, width: int) -> Group:
+    """The comparison for the terminal, best ROC AUC first; where it is narrow, verdicts follow the numbers."""
+    narrow = width < _VERDICTS_FIT
     shown = RichTable(
         title=title,
         title_justify="left",
-        caption=_caption(table),
-        caption_justify="left",
         box=box.SIMPLE,
         padding=(0, 1),
     )
     shown.add_column("method", overflow="fold")
     for name in ("ROC AUC", "accuracy", "F1 (w.)", "s/job", "vs chance"):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("verdict")
-    for row in sorted(table.rows, key=_area, reverse=True):
+    if not narrow:
+        shown.add_column("verdict")
+    rows = sorted(table.rows, key=_area, reverse=True)
+    for row in rows:
         shown.add_row(
             escape(row.method) + (" *" if row.is_best else "") + (" +" if row.use_unlabeled else ""),
             _interval(row.metrics["roc_auc"]),
@@ -84,10 +86,11 @@ def results_table(table: Table, title: str) -> RichTable:
             _number(row.metrics["weighted_f1"].mean),
             _number(row.seconds, digits=2),
             "-" if math.isnan(row.p_chance) else format_p(row.p_chance),
-            escape(row.verdict),
+            *([] if narrow else [escape(row.verdict)]),
             style="bold" if row.is_best else None,
         )
-    return shown
+    verdicts = [f"{escape(row.method)}: {escape(row.verdict)}" for row in rows] if narrow else []
+    return Group(shown, *verdicts, *([""] if narrow else []), f"[dim italic]{_caption(table)}[/]")
 
 
 def audit_table(table: Table) -> RichTable:

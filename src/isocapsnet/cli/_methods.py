@@ -22,6 +22,14 @@ def split_names(text: str) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
+def split_one_name(text: str) -> tuple[str, dict[str, Any]]:
+    """The same for ``--method``, which names one."""
+    found = split_names(text)
+    if len(found) > 1:
+        raise InputError(f"--method {text} names {len(found)} methods; name one.")
+    return found[0]
+
+
 def parse_settings(text: str) -> dict[str, Any]:
     """``"x=1,sizes=(64,32),mode=log"`` as a dict; what is no Python literal is text."""
     settings = {}
@@ -51,7 +59,7 @@ def find_model(name: str) -> Any:
     from isocapsnet.models import MODELS
 
     if name not in MODELS:
-        raise InputError(f"There is no method {name!r}; choose from {', '.join(MODELS)}, or all.")
+        raise InputError(f"There is no method {name!r}; choose from {', '.join(MODELS)}.")
     return MODELS[name]
 
 

@@ -60,9 +60,9 @@ preparation_options = _together(
 protocol_options = _together(
     [
         click.option("--protocol", type=click.Choice(PROTOCOL_NAMES), default="nested", show_default=True),
-        click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation."),
-        click.option("--folds", type=click.IntRange(2), default=3, show_default=True),
-        click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries; 1: no search."),
+        click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
+        click.option("--folds", type=click.IntRange(2), help="Folds, where the data do not give them.  [default: 3]"),
+        click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
     ]
 )
 
@@ -75,7 +75,13 @@ run_options = _together(
         click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Limit per job."),
         click.option("--memory-limit", type=Bytes(), help="Limit per job (Linux)."),
         click.option("--device", help="cpu, cuda, ... for the methods that have a device."),
-        click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="isocapsnet-results"),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            default="isocapsnet-results",
+            show_default=True,
+            help="The results folder.",
+        ),
         click.option("--retry-failed/--no-retry-failed", default=True, help="Try failed jobs again (default)."),
         click.option("--dry-run", is_flag=True, help="Count jobs and estimate the time; run nothing."),
     ]

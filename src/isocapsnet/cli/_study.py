@@ -10,6 +10,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.benchmark.naming import digest_of
 from isocapsnet.benchmark.study import DataSource, Study
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.labels import is_missing
 
 
 def publish_study(data: BrainGraphs, folder: Path, *, group: str | None, use_series: bool) -> DataSource:
@@ -37,6 +38,7 @@ def load_study(path: str, digest: str, group: str | None, use_series: bool) -> S
         if covariates is None or group not in covariates:
             raise InputError(f"There is no column {group!r} that says who a graph belongs to.")
         subjects = covariates[group].to_numpy()
+        refuse_missing(f"the column {group!r} does not say who", subjects, data)
     present = np.unique(data.labels[data.is_labelled])
     return Study(
         X=_time_series(data) if use_series else _graphs(data),
@@ -50,6 +52,16 @@ def load_study(path: str, digest: str, group: str | None, use_series: bool) -> S
         folds=data.folds or None,
         is_time_series=use_series,
     )
+
+
+def refuse_missing(what: str, values: NDArray[Any], data: BrainGraphs) -> None:
+    """Refuse labelled graphs without a value: as an empty text they would all be of one person, or of one site."""
+    missing = [index for index in np.flatnonzero(data.is_labelled) if is_missing(values[index])]
+    if missing:
+        raise InputError(
+            f"Of {len(missing)} labelled graphs {what} they belong to, first of {data.subjects[missing[0]]}; fill the "
+            "gaps, or leave these graphs out with --exclude."
+        )
 
 
 def _graphs(data: BrainGraphs) -> NDArray[Any]:

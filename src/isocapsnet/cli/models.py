@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+def _in_a_folder(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Refuse a file that could not be written, before the work whose result it is to hold."""
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {path.parent} for {path.name}; create it first.")
+    return path
+
+
 @click.command()
 @click.argument("data")
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
-@click.option("--out", type=_FILE, required=True, help="The model's file.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", type=_FILE, required=True, callback=_in_a_folder, help="The model's file.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--device", help="cpu, cuda, ... for a method that has a device.")
 @click.option("--use-unlabeled", is_flag=True, help="Let unlabelled graphs take part in training.")
 @reading_options
@@ -37,13 +44,17 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
 
     from isocapsnet import save_model
     from isocapsnet.benchmark.estimation import build_estimator
-    from isocapsnet.cli._methods import list_methods
+    from isocapsnet.cli._methods import make_method, split_one_name
 
-    [chosen] = list_methods(method, device=device, use_unlabeled=use_unlabeled)
+    chosen = make_method(*split_one_name(method), device=device, use_unlabeled=use_unlabeled)
     graphs = open_graphs(data, **reading)
     X, known = adjacency_of(graphs), graphs.is_labelled
     if use_unlabeled and not chosen.use_unlabeled:
         raise InputError(f"{chosen.name} cannot use unlabelled graphs; leave out --use-unlabeled.")
+    if use_unlabeled and known.all():
+        raise InputError(f"Every graph of {data} has a label; leave out --use-unlabeled.")
+    if not known.any():
+        raise InputError(f"No graph of {data} has a label; name the column of classes with --target.")
     estimator = build_estimator(chosen.factory, {**chosen.parameters, **chosen.runtime}, seed)
     extra = {"X_unlabeled": X[~known]} if chosen.use_unlabeled else {}
     estimator.fit(X[known], np.array(graphs.label_names)[graphs.labels[known]], **extra)
@@ -54,7 +65,13 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
 @click.command()
 @click.argument("model", type=_FILE)
 @click.argument("data")
-@click.option("--out", type=_FILE, required=True, help="Table of subject, prediction, probability of each class.")
+@click.option(
+    "--out",
+    type=_FILE,
+    required=True,
+    callback=_in_a_folder,
+    help="Table of subject, prediction, probability of each class.",
+)
 @reading_options
 def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
     """Predict the class of every graph of DATA with a saved MODEL.
@@ -80,7 +97,7 @@ def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
 @click.command()
 @click.argument("model", type=_FILE)
 @click.argument("data")
-@click.option("--out", type=_FILE, required=True, help="Table of subject and features.")
+@click.option("--out", type=_FILE, required=True, callback=_in_a_folder, help="Table of subject and features.")
 @reading_options
 def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
     """Write the representation that a saved MODEL has of every graph of DATA.
