@@ -160,6 +160,12 @@ def test_a_table_needs_one_record_at_a_time_in_memory() -> None:
     assert Probabilities.most <= 2
 
 
+def test_versions_are_those_of_the_records_not_of_whoever_reads_them() -> None:
+    old, new = ({**record, "versions": {"numpy": v}} for record, v in zip(_records("a", GOOD), "12", strict=False))
+    assert tabulate([old]).versions == {"numpy": "1"}
+    assert tabulate([new, old]).versions == {"numpy": "1, 2"}
+
+
 def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
     perfect = [1.0, 1.0]
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]

@@ -90,11 +90,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Table:
-    """All methods on one study under one protocol."""
+    """All methods on one study under one protocol.
+
+    ``versions`` are those that the records were computed with, several of a package with commas between them.
+    """
 
     rows: Sequence[MethodResult]
     comparisons: Sequence[Comparison]
     test_over_train: float
+    versions: Mapping[str, str]
 
     def _repr_html_(self) -> str:
         """For notebooks: each method's ROC AUC with its interval, accuracy and verdict, the best first."""
@@ -170,7 +174,10 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
     """The table of records that share a study, a protocol and a preparation; ``errors`` are of failed jobs."""
     evidence: dict[str, _Evidence] = {}
     ratios = []
+    versions: dict[str, set[str]] = {}
     for record in records:
+        for package, version in record.get("versions", {}).items():
+            versions.setdefault(package, set()).add(version)
         _evidence_of(record, evidence).add(record)
         ratios.append(len(record["test"]) / record["n_train"])
     for error in errors:
@@ -201,7 +208,7 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
         relation = against_reference.get(found.label) if above_chance & {found.label, REFERENCE} else None
         verdict = _verdict(row, relation, found.label in hopeless)
         rows.append(replace(row, verdict=verdict))
-    return Table(rows, comparisons, ratio)
+    return Table(rows, comparisons, ratio, {package: ", ".join(sorted(found)) for package, found in versions.items()})
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.jobs import Method, versions
+from isocapsnet.benchmark.jobs import Method
 from isocapsnet.benchmark.output import write_results
 from isocapsnet.benchmark.plan import Plan
 from isocapsnet.benchmark.protocol import Protocol
@@ -42,7 +42,7 @@ def run_benchmark(data: str | None, options: dict[str, Any]) -> None:
     table = carry_out(plan, options, console)
     if table is None:
         return
-    write_results(options["out"], table, _context(plan, passport))
+    write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions})
     console.print(results_table(table, escape(f"{passport['name']}: {_describe(plan)}"), console.width))
     if options["audit"]:
         console.print(audit_table(table))
@@ -76,7 +76,7 @@ def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
         for folder in folders:
             if folder.resolve() != out.resolve():
                 shutil.copytree(folder, out, ignore=shutil.ignore_patterns("partial"), dirs_exist_ok=True)
-        write_results(out, tables[0][0], tables[0][1] | {"command": _command(), "versions": versions()})
+        write_results(out, tables[0][0], tables[0][1] | {"command": _command(), "versions": tables[0][0].versions})
         console.print(f"Merged: {escape(str(out))}")
 
 
@@ -95,7 +95,7 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     table = carry_out(plan, options, console)
     if table is None:
         return
-    write_results(options["out"], table, _context(plan, passport))
+    write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions})
     frame = _sweep_frame(table, plan, name, Store(options["out"]))
     frame.to_csv(options["out"] / "sweep.csv", index=False)
     console.print(_sweep_table(frame, title=escape(f"{passport['name']}: {method}, {_describe(plan)}")))
@@ -200,7 +200,6 @@ def _context(plan: Plan, passport: dict[str, Any]) -> dict[str, Any]:
     return {
         "passport": passport,
         "command": _command(),
-        "versions": versions(),
         "protocol": {
             "name": protocol.name,
             "n_folds": protocol.n_folds,
