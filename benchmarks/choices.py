@@ -24,7 +24,6 @@ from isocapsnet.datasets.connectivity import TangentSpace
 from isocapsnet.models import MODELS
 
 EARLY_STOPPING = {"validation_fraction": 0.15, "patience": 20, "max_epochs": 100}
-ALL_SUBJECTS = {"validation_fraction": 0.0, "max_epochs": 30}
 
 GRAPH_NETWORK = {
     "learning_rate=3e-4": {"learning_rate": 3e-4},
@@ -37,7 +36,8 @@ GRAPH_NETWORK = {
     "degree as feature": {"node_features": "degree"},
     "identity as feature": {"node_features": "identity"},
     "no dropout": {"dropout": 0.0},
-    "30 epochs on all subjects": ALL_SUBJECTS,
+    "max_epochs=60": {"max_epochs": 60},
+    "early stopping on 15 %": EARLY_STOPPING,
 }
 IMAGE_NETWORK = {
     "learning_rate=1e-4": {"learning_rate": 1e-4},

@@ -6,7 +6,7 @@ M. Zhang, Z. Cui, M. Neumann and Y. Chen, "An end-to-end deep learning architect
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -138,6 +138,8 @@ class DGCNNClassifier(GraphNeuralNetwork):
         See :class:`~isocapsnet.models._network.NetworkClassifier`.
     """
 
+    version: ClassVar[int] = 2
+
     def __init__(
         self,
         *,
@@ -155,9 +157,9 @@ class DGCNNClassifier(GraphNeuralNetwork):
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-4,
         batch_size: int = 32,
-        max_epochs: int = 100,
-        patience: int | None = 20,
-        validation_fraction: float = 0.15,
+        max_epochs: int = 30,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,

@@ -5,7 +5,7 @@ differentiable pooling", NeurIPS 2018. The pooling and the GraphSAGE layer are P
 """
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -182,6 +182,8 @@ class DiffPoolClassifier(GraphNeuralNetwork):
         See :class:`~isocapsnet.models._network.NetworkClassifier`.
     """
 
+    version: ClassVar[int] = 2
+
     def __init__(
         self,
         *,
@@ -200,9 +202,9 @@ class DiffPoolClassifier(GraphNeuralNetwork):
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-4,
         batch_size: int = 32,
-        max_epochs: int = 100,
-        patience: int | None = 20,
-        validation_fraction: float = 0.15,
+        max_epochs: int = 30,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,

@@ -4,7 +4,7 @@ T. Kipf and M. Welling, "Semi-supervised classification with graph convolutional
 PyTorch Geometric's.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -107,6 +107,8 @@ class GCNClassifier(GraphNeuralNetwork):
         See :class:`~isocapsnet.models._network.NetworkClassifier`.
     """
 
+    version: ClassVar[int] = 2
+
     def __init__(
         self,
         *,
@@ -122,9 +124,9 @@ class GCNClassifier(GraphNeuralNetwork):
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-4,
         batch_size: int = 32,
-        max_epochs: int = 100,
-        patience: int | None = 20,
-        validation_fraction: float = 0.15,
+        max_epochs: int = 30,
+        patience: int | None = None,
+        validation_fraction: float = 0.0,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
