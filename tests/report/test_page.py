@@ -20,7 +20,7 @@ from isocapsnet.report.figures import plot_comparison
 from isocapsnet.report.gallery import reconstruction
 from isocapsnet.report.packing import pack_indices, pack_numbers
 from isocapsnet.report.page import render
-from isocapsnet.report.tables import windows_table
+from isocapsnet.report.tables import regions_table, windows_table
 from isocapsnet.report.viewers import reconstruction_data
 
 
@@ -181,6 +181,8 @@ def test_cards_call_the_planted_template_stable_and_name_its_regions(text: str, 
     assert '<span class="badge unstable">not stable</span>' in second
     regions = re.findall(r'<th scope="row">(.*?)</th>', first)
     assert set(regions[:4]) == set(toy_content.node_names[20:24])
+    card = next(method for method in toy_content.methods if method.cards).cards[0]
+    assert [row[4].text for row in regions_table(toy_content, card, "card").rows[:4]] == ["case"] * 4
 
 
 def test_cards_give_the_orientation_of_each_class_in_each_window(toy_content: Content) -> None:
@@ -264,6 +266,17 @@ def test_scene_lays_the_template_on_its_regions_in_the_orientation_of_the_favour
     # Turned, entry (1, 0) of the window holds template[0, 1]: the edge between nodes 3 + 1 and 6 + 0.
     edges = card_scene(card, 9, "t").edges
     assert np.argwhere(edges).tolist() == [[4, 6], [6, 4]]
+
+
+def test_scene_draws_the_three_windows_that_separate_most_each_by_its_share() -> None:
+    found = [{"permutation": [0, 1]}] * 2
+    windows = [
+        {"row": 4 * place, "column": 4 * place, "share": share, "favours": 0, "orientations": found}
+        for place, share in enumerate([0.1, 0.4, 0.2, 0.3])
+    ]
+    card = {"matrix": [[0, 1.0], [1.0, 0]], "windows": windows, "sentence": "", "regions": []}
+    edges = card_scene(card, 16, "t").edges
+    assert [edges[4 * place, 4 * place + 1] for place in range(4)] == pytest.approx([0, 1, 0.5, 0.75])
 
 
 def test_scene_of_an_attribution_keeps_the_strongest_edges_with_their_signs(toy_content: Content) -> None:
