@@ -254,10 +254,10 @@ def _sweep_frame(table: Table, plan: Plan, parameter: str, store: Store) -> pd.D
 def _sweep_table(frame: pd.DataFrame, title: str) -> RichTable:
     shown = RichTable(title=title, title_justify="left", show_lines=True)
     for name in frame:
-        shown.add_column(str(name), overflow="fold")
+        shown.add_column(str(name), overflow="fold", no_wrap=name == "template")
     for _, row in frame.iterrows():
         template = json.loads(row["template"])
-        lines = [] if template is None else ["  ".join(f"{value:7.4f}" for value in line) for line in template]
+        lines = [] if template is None else [" ".join(f"{value:5.2f}" for value in line) for line in template]
         cells = [f"{value:.3f}" if isinstance(value, float) else escape(str(value)) for value in row]
         cells[list(frame).index("template")] = "\n".join(lines) or "-"
         shown.add_row(*cells)
