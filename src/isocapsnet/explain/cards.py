@@ -125,7 +125,7 @@ class EvidenceCard:
     n_separating : int
         Fits in which the template separates the classes of unseen graphs (p <= 0.05 each).
     p_value : float
-        That most fits do so by chance, adjusted over the templates.
+        That nine of ten fits do so by chance, adjusted over the templates.
     separation : float
         How far the template's evidence sets the classes apart, in units of the class score.
     effect : Effect

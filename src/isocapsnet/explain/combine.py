@@ -40,9 +40,9 @@ def combine(
 ) -> list[EvidenceCard]:
     """One card per template, from fits of one method on one dataset, each explained on graphs it did not see.
 
-    A template is called stable when it separates the classes of unseen graphs in most fits (p <= 0.01, labels shuffled
-    within each fit, combined under any dependence and adjusted over the templates) and the fits agree on the regions
-    better than 95 % of the same maps moved to random places.
+    A template is called stable when it separates the classes of unseen graphs in nine of ten fits, or in all where
+    there are fewer than ten (p <= 0.01, labels shuffled within each fit, combined under any dependence and adjusted
+    over the templates), and the fits agree on the regions better than 95 % of the same maps moved to random places.
 
     Parameters
     ----------
