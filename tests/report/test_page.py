@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isocapsnet.benchmark.statistics import roc_auc
 from isocapsnet.report.content import Content, Reconstructions
 from isocapsnet.report.cortex import cortex_outline
 from isocapsnet.report.embedding import embed
-from isocapsnet.report.evidence import attribution_scene, card_scene
+from isocapsnet.report.evidence import Scene, attribution_scene, card_scene
 from isocapsnet.report.figures import plot_comparison
-from isocapsnet.report.gallery import reconstruction
+from isocapsnet.report.figures.style import MUTED, class_colours
+from isocapsnet.report.gallery import comparison, draw_scene, reconstruction
 from isocapsnet.report.packing import pack_indices, pack_numbers
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table, windows_table
@@ -277,6 +279,28 @@ def test_scene_draws_the_three_windows_that_separate_most_each_by_its_share() ->
     card = {"matrix": [[0, 1.0], [1.0, 0]], "windows": windows, "sentence": "", "regions": []}
     edges = card_scene(card, 16, "t").edges
     assert [edges[4 * place, 4 * place + 1] for place in range(4)] == pytest.approx([0, 1, 0.5, 0.75])
+
+
+def test_regions_on_the_glass_brain_have_the_colour_of_their_class() -> None:
+    from matplotlib.colors import to_hex
+
+    coordinates = np.array([[-40.0, 0, 20], [40, 10, 0], [0, -60, 10]])
+    scene = Scene("t", "", np.ones(3), np.array([0, 1, -1]), np.zeros((3, 3)))
+    above = draw_scene(scene, coordinates, 2).axes[-1]
+    (points,) = above.collections
+    expected = [colour.lower() for colour in (*class_colours(2), MUTED)]
+    assert [to_hex(colour) for colour in points.get_facecolors()] == expected
+
+
+def test_chance_band_holds_the_mean_of_an_uninformative_method_95_times_in_100(toy_content: Content) -> None:
+    (band,) = comparison(toy_content).figure.findobj(lambda artist: artist.get_gid() == "chance-band")
+    rng, labels = np.random.default_rng(0), toy_content.methods[0].fits[0].labels
+    scores = rng.normal(size=(2800, len(labels)))
+    areas = np.array([roc_auc(labels, np.stack([-score, score], axis=1)) for score in scores]) - 0.5
+    # Folds that share training graphs correlate by test / (test + train), as the corrected tests assume.
+    shared = toy_content.results["test_over_train"] / (1 + toy_content.results["test_over_train"])
+    together = np.sqrt(1 - shared) * areas[:2400].reshape(400, 6) + np.sqrt(shared) * areas[2400:, None]
+    assert 0.95 <= np.mean(np.abs(together.mean(axis=1)) < band.get_width() / 2) <= 0.995
 
 
 def test_scene_of_an_attribution_keeps_the_strongest_edges_with_their_signs(toy_content: Content) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.benchmark.statistics import detectable_difference
+from isocapsnet.benchmark.statistics import auc_variance
 from isocapsnet.report import figures
 from isocapsnet.report.content import Content, Method, Reconstructions
 from isocapsnet.report.evidence import Scene
@@ -42,7 +42,7 @@ def comparison(content: Content, metric: str = "roc_auc") -> Illustration:
     shown = "; ".join(f"{method.label} {interval(method.row['metrics'][metric])}" for method in content.methods)
     caption = f"{label[0].upper()}{label[1:]} of every method, mean and 95 % interval over test folds."
     if band is not None and np.isfinite(band):
-        caption += " Grey: where the mean of an uninformative method would lie 95 times in 100."
+        caption += " Grey: where the mean of an uninformative method would lie at least 95 times in 100."
     if reference in names:
         caption += f" Orange: {reference}."
     return Illustration(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{label}: {shown}.")
@@ -221,11 +221,10 @@ def _float(value: float | None) -> float:
 
 
 def _chance_band(content: Content) -> float | None:
-    """Half the width in which an uninformative method's mean lies 95 times in 100: what power one half would show."""
+    """Half the width in which an uninformative method's mean lies at least 95 times in 100."""
     fits = max((method.fits for method in content.methods), key=len, default=())
     if len(fits) < 2:
         return None
     counts = [np.bincount(fit.labels, minlength=len(content.classes)) for fit in fits]
     typical = np.median(counts, axis=0).astype(int).tolist()
-    ratio = content.results["test_over_train"]
-    return detectable_difference(typical, len(fits), ratio, power=0.5, alternative="two-sided")
+    return float(1.96 * np.sqrt(auc_variance(0.5, typical) * (1 / len(fits) + content.results["test_over_train"])))
