@@ -12,12 +12,13 @@ from click.testing import CliRunner
 
 from isocapsnet.benchmark import Store
 from isocapsnet.cli import main
+from isocapsnet.cli._explanations import collect_reconstructions
 from isocapsnet.cli._results_folder import _read_fit, find_sweep, read_results
 from isocapsnet.report.content import Content, Fit, Method
 from isocapsnet.report.gallery import sweep
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table
-from tests.report.toys import STRENGTHS, make_data, make_folder, make_job, make_record
+from tests.report.toys import STRENGTHS, make_data, make_explanation, make_folder, make_job, make_record
 
 RECORD = {"job": {"repeat": 0, "fold": 0}, "labels": [0], "probabilities": [[0.5, 0.5]], "seconds": {"fit": 1.0}}
 NOTHING = {"mean": None, "low": None, "high": None}
@@ -70,6 +71,17 @@ def test_reconstructions_name_each_subject_once_with_its_class(toy_content: Cont
     assert data.adjacency is not None
     assert np.array_equal(found.inputs, data.adjacency[positions])
     assert found.n_available == 48
+
+
+def test_reconstructions_of_a_fit_that_left_graphs_out_are_of_the_right_subjects() -> None:
+    data = make_data()
+    explanation = make_explanation(data, make_job(data, "isocapsnet", 0, 0))
+    # The first two test graphs had a class that the network does not know.
+    kept = replace(explanation, positions=explanation.positions + 2)
+    found = collect_reconstructions("m", [kept], [list(range(100, 120))], [f"s{index}" for index in range(120)])
+    assert found is not None
+    assert list(found.subjects) == [f"s{102 + place}" for place in explanation.examples]
+    assert found.labels.tolist() == explanation.codes[explanation.examples].tolist()
 
 
 def test_command_writes_the_page_beside_the_results_and_the_figures_where_asked(small: Path, tmp_path: Path) -> None:
