@@ -14,6 +14,8 @@ from isocapsnet.models._scaling import EdgeScaler
 
 # Scaled graphs up to this size live on the device for the whole fit; larger sets are sliced batch by batch.
 RESIDENT_BYTES = 256 * 1024**2
+# A parameter of mallopt (malloc.h), and the size in bytes from which a block has pages of its own.
+_M_MMAP_THRESHOLD, _LARGE_BLOCK = -3, 4 * 1024**2
 
 
 class GraphStore(torch.utils.data.Dataset):
@@ -46,6 +48,8 @@ class GraphStore(torch.utils.data.Dataset):
         if 4 * sum(source.size for source in self.sources) <= RESIDENT_BYTES:
             scaled = [torch.from_numpy(scaler.transform(source)) for source in self.sources]
             self.resident = torch.cat(scaled).to(device)
+        else:
+            _return_large_blocks()
 
     def subset(self, index: NDArray[np.int64]) -> Self:
         """The same store seen through ``index``; nothing is copied."""
@@ -97,8 +101,6 @@ class Batches:
         """The positions ``(n,)`` of each batch of an epoch."""
         order = self.order().numpy()
         for start in range(0, len(order), self.batch_size):
-            if self.dataset.resident is None:
-                _return_free_memory()
             yield order[start : start + self.batch_size]
 
     def order(self) -> Tensor:
@@ -110,10 +112,12 @@ class Batches:
         return -(-len(self.dataset) // self.batch_size)
 
 
-def _return_free_memory() -> None:
-    """Give freed memory back to the system (Linux).
+def _return_large_blocks() -> None:
+    """Have glibc give large blocks back as soon as they are freed, from now on.
 
-    glibc keeps blocks below 32 MB for later: after a last batch, smaller than the others, hundreds of MB of them.
+    Left alone it takes the sizes that it sees for ordinary ones, and keeps what is freed below 32 MB, in pieces: 100 MB
+    after some hundred batches that were read from a file.
     """
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
