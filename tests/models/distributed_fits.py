@@ -73,9 +73,14 @@ FITS = {
     "node order": lambda: fit("sdbn", unlabeled=8, batch_size=7, dropout=0.0),
     "batch norm": lambda: fit("gin", batch_size=8, n_graphs=24, dropout=0.0, n_layers=2, validation_fraction=0),
     "two inputs": lambda: fit("fastisonn", batch_size=7),
+    "capsnet": lambda: fit("capsnet", batch_size=7, max_epochs=2),
+    "isonn": lambda: fit("isonn", batch_size=7, max_epochs=2),
+    "gcn": lambda: fit("gcn", batch_size=8, n_graphs=24, dropout=0.0, max_epochs=2, validation_fraction=0),
+    "dgcnn": lambda: fit("dgcnn", batch_size=7, dropout=0.0, max_epochs=2),
 }
 # What cannot equal a fit in one process.
 OTHERS = {
+    "diffpool": lambda: fit("diffpool", batch_size=8, n_graphs=24, max_epochs=2),
     "dropout": lambda: fit("cnn", dropout=0.5, batch_size=7),
     "no seed": lambda: fit("isocapsnet", random_state=None, **RAGGED),
     "no synchronisation": fit_without_synchronisation,

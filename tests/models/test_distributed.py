@@ -41,7 +41,7 @@ def test_two_processes_have_the_loss_curve_of_one(together, name):
     assert_allclose(first["proba"], alone["proba"], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", [*FITS, "dropout", "no seed"])
+@pytest.mark.parametrize("name", [*FITS, "diffpool", "dropout", "no seed"])
 def test_processes_agree_bit_for_bit(together, name):
     first, second = together[name]
     for key in ("losses", "weights", "proba"):

@@ -79,8 +79,9 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, share: Tensor) -> Tensor:
+        share = share.contiguous()
         shares = [torch.empty_like(share) for _ in range(n_processes())]
-        distributed.all_gather(shares, share.contiguous())
+        distributed.all_gather(shares, share)
         return torch.cat(shares)
 
     @staticmethod
