@@ -21,6 +21,7 @@ from isocapsnet._validation import InputError, check_graphs, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._distributed import build_net, join_processes
+from isocapsnet.models._optimizers import AdamW
 from isocapsnet.models._scaling import EdgeScaler, fit_scaler
 
 logger = logging.getLogger("isocapsnet")
@@ -61,7 +62,7 @@ class NetworkClassifier(GraphClassifier):
 
     #: Whether ``temperature_`` is fitted on the validation part; for scores whose scale means nothing.
     _calibrated: ClassVar[bool] = False
-    _optimizer: ClassVar[type[torch.optim.Optimizer]] = torch.optim.AdamW
+    _optimizer: ClassVar[type[torch.optim.Optimizer]] = AdamW
 
     learning_rate: float
     weight_decay: float

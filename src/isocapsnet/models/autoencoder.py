@@ -20,6 +20,7 @@ from isocapsnet.models._base import are_symmetric
 from isocapsnet.models._batches import Batches, GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
 from isocapsnet.models._network import SemiSupervisedNetwork
+from isocapsnet.models._optimizers import AdamW
 from isocapsnet.nn.capsule import mlp
 
 
@@ -102,7 +103,7 @@ class _Pretraining(Callback):
         layer = net.module_.layers[depth]
         decoder = nn.Linear(layer.out_features, layer.in_features, device=layer.weight.device)
         parameters = [*layer.parameters(), *decoder.parameters()]
-        optimizer = torch.optim.AdamW(parameters, lr=net.lr, weight_decay=net.optimizer__weight_decay, fused=True)
+        optimizer = AdamW(parameters, lr=net.lr, weight_decay=net.optimizer__weight_decay, fused=True)
         for _ in range(self.epochs):
             for graphs, _ in Batches(X, net.batch_size, shuffle=True):
                 with torch.no_grad():

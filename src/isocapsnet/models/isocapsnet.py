@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._capsules import CapsuleClassifier, MarginReached
+from isocapsnet.models._optimizers import Adam, AdamW
 from isocapsnet.nn import CapsuleLoss, IsoCapsNet, ReleasedIsoCapsNet
 from isocapsnet.nn.capsule import RESIDUAL_INPUTS, WEIGHT_SHARING
 from isocapsnet.nn.isocapsnet import MATCHING
@@ -271,7 +272,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     @property
     def _optimizer(self) -> type[torch.optim.Optimizer]:  # type: ignore[override]
         # The published program's weight decay is an L2 penalty, not decoupled.
-        return torch.optim.Adam if self.formulation == "released" else torch.optim.AdamW
+        return Adam if self.formulation == "released" else AdamW
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return CapsuleLoss(self._setting("reconstruction_weight"), weights, squared=self.formulation == "released")

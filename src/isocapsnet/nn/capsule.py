@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from isocapsnet import functional
 from isocapsnet._validation import check_option
 from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
+from isocapsnet.nn.isomorphic import gaussian
 
 WEIGHT_SHARING = ("window", "template")
 RESIDUAL_INPUTS = ("softmax", "scores")
@@ -94,9 +95,7 @@ class DigitCapsules(nn.Module):
         self.iterations, self.over = iterations, over
         self.scale = (n_templates * n_windows) ** -0.5
         positions = n_windows if weight_sharing == "window" else 1
-        self.weight = nn.Parameter(
-            WEIGHT_SCALE * torch.randn(n_classes, n_templates, positions, primary_size, capsule_size)
-        )
+        self.weight = gaussian(n_classes, n_templates, positions, primary_size, capsule_size, scale=WEIGHT_SCALE)
 
     def forward(self, capsules: PermutationCapsules | Tensor) -> Tensor:
         """Primary capsules to class capsules ``(n_graphs, n_classes, capsule_size)``."""

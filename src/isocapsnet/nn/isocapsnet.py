@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from isocapsnet import functional
 from isocapsnet._validation import check_option
 from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
-from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer
+from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer, gaussian
 
 MATCHING = ("exact", "spectral")
 
@@ -138,7 +137,7 @@ class ReleasedIsoCapsNet(nn.Module):
         self.routing_iterations = routing_iterations
         self.isomorphic = IsomorphicLayer(1, kernel_size)
         n_windows = (n_nodes - kernel_size + 1) ** 2
-        self.weight = nn.Parameter(torch.randn(n_classes, 1, n_windows, kernel_size**2, capsule_size))
+        self.weight = gaussian(n_classes, 1, n_windows, kernel_size**2, capsule_size)
         self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, masked=True)
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:

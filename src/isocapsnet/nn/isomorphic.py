@@ -6,6 +6,13 @@ from torch import Tensor, nn
 from isocapsnet.functional import IsomorphicMatch, SpectralMatch, isomorphic_match, permutation_index, spectral_match
 
 
+def gaussian(*shape: int, scale: float = 1.0) -> nn.Parameter:
+    """A parameter with normally distributed entries; on the meta device, which knows shapes alone, with none."""
+    entries = torch.empty(shape)
+    # torch would import its compiler to draw numbers that are not there.
+    return nn.Parameter(entries if entries.is_meta else entries.normal_().mul_(scale))
+
+
 class IsomorphicLayer(nn.Module):
     """Match learned templates with every window of a graph, over all permutations (Eq. 1).
 
@@ -19,7 +26,7 @@ class IsomorphicLayer(nn.Module):
     def __init__(self, n_templates: int, kernel_size: int, stride: int = 1, template_scale: float = 1.0) -> None:
         super().__init__()
         self.stride = stride
-        self.templates = nn.Parameter(template_scale * torch.randn(n_templates, kernel_size, kernel_size))
+        self.templates = gaussian(n_templates, kernel_size, kernel_size, scale=template_scale)
 
     def forward(self, graphs: Tensor) -> IsomorphicMatch:
         """``(n_graphs, n_nodes, n_nodes)`` to distances and permutations ``(n_graphs, n_templates, n, n)``."""
