@@ -5,20 +5,24 @@ nearest cache while the graphs of the batch pass by, a vector of graphs at a tim
 graph and class.
 """
 
+import ctypes
+import mmap
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from isocapsnet.functional.kernels import _simd as simd
+from isocapsnet.functional.kernels._cpu_votes import attend_chunks, scatter_windows
 from isocapsnet.functional.kernels._threads import parallel_ranges
 from isocapsnet.functional.kernels.eager import compact_dtype, permutation_table
 
 # Windows are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
+# glibc hands blocks of this size back to the operating system when they are freed.
+_NEVER_KEPT = 32 * 1024**2
 
 
 class Windows(NamedTuple):
@@ -102,7 +106,7 @@ def attend(windows: Windows, context: Tensor | None, grad: Tensor | None = None)
         _padded(none if grad is None else grad),
         sums.flatten(1).numpy(),
     )
-    parallel_ranges(lambda start, stop: _attend_chunks(*arguments, start, stop), _CHUNKS)
+    parallel_ranges(lambda start, stop: attend_chunks(*arguments, start, stop), _CHUNKS)
     return sums.sum(dim=0)
 
 
@@ -120,287 +124,36 @@ def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, 
     grad_value : Tensor (n_windows, n_graphs)
     grad_weight : Tensor (n_classes, n_windows, k², capsule_size)
     """
-    grad_value, grad_weight = torch.empty_like(windows.excess), torch.zeros_like(windows.weight)
+    grad_value, grad_weight = torch.empty_like(windows.excess), _empty_like(windows.weight)
     arguments = (
         *windows.arrays(),
         len(windows.weight),
-        np.stack([_padded(context) for context in contexts]),
-        np.stack([_padded(grad) for grad in grads]),
+        np.concatenate([_padded(context) for context in contexts]),
+        np.concatenate([_padded(grad) for grad in grads]),
+        len(contexts),
         grad_value.numpy(),
         grad_weight.flatten().numpy(),
     )
-    parallel_ranges(lambda start, stop: _scatter_windows(*arguments, start, stop), len(grad_value))
+    parallel_ranges(lambda start, stop: scatter_windows(*arguments, start, stop), len(grad_value))
     return grad_value, grad_weight
+
+
+def _empty_like(weight: Tensor) -> Tensor:
+    """Room for the gradients, on large pages.
+
+    It is larger than what the C library keeps for the next batch, so the operating system clears it anew for each,
+    and that takes four times as long on small pages.
+    """
+    target = torch.empty_like(weight)
+    if target.nbytes >= _NEVER_KEPT and hasattr(mmap, "MADV_HUGEPAGE"):
+        start = -(-target.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = target.data_ptr() + target.nbytes - start
+        # Advice: where it cannot be followed, nothing else changes.
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)
+    return target
 
 
 def _padded(tensor: Tensor) -> np.ndarray:
     """Flat, with zeros for as many more graphs as fill the last vector of graphs."""
     lanes = simd.VECTOR_BYTES // tensor.element_size()
     return torch.nn.functional.pad(tensor, [0, 0, 0, 0, 0, -len(tensor) % lanes]).flatten().numpy()
-
-
-class _Block(NamedTuple):
-    """What the kernels keep of a vector of graphs at one window: arrays of vectors.
-
-    Attributes
-    ----------
-    base : (n_classes, parts)
-        γ times the sum of all rows of W.
-    selected : (n_classes, lanes, parts)
-        The sum of the rows of W that each graph's permutation selects; empty where it is not needed.
-    votes : (n_classes, lanes, parts)
-    coupling : (n_iterations, n_classes)
-        α, a graph in every lane.
-    slope : (n_iterations, n_classes)
-        The gradient for the logits, a graph in every lane.
-    """
-
-    base: Any
-    selected: Any
-    votes: Any
-    coupling: Any
-    slope: Any
-
-
-@njit(cache=True, nogil=True)
-def _attend_chunks(
-    excess: Any,
-    permutation: Any,
-    weight: Any,
-    padding: float,
-    rows: Any,
-    shape: Any,
-    n_classes: int,
-    context: Any,
-    grad: Any,
-    sums: Any,
-    start: int,
-    stop: int,
-) -> None:
-    """Sum the chunks ``start`` to ``stop`` of windows; :func:`attend` says what."""
-    n_windows, n_graphs = excess.shape
-    lanes, parts = simd.lanes(weight), len(shape[1])
-    block = _make_block(weight, n_classes, 1, parts, 0)
-    factors = block.slope if len(grad) > 0 else block.coupling
-    for chunk in range(start, stop):
-        total = sums[chunk]
-        total[:] = 0
-        for window in range(n_windows * chunk // len(sums), n_windows * (chunk + 1) // len(sums)):
-            above = excess[window]
-            _sum_rows(weight, window, n_windows, padding, shape, block)
-            for first in range(0, n_graphs, lanes):
-                count = min(lanes, n_graphs - first)
-                _make_votes(weight, rows, permutation[window], above, window, n_windows, first, count, shape, block)
-                _couple(context, first, 0, shape, block)
-                if len(grad) > 0:
-                    _differentiate(grad, first, 0, shape, block)
-                for y in range(n_classes):
-                    for t in range(count):
-                        factor = simd.broadcast(simd.get(factors, y * lanes + t))
-                        for i in range(parts):
-                            place = ((first + t) * n_classes + y) * parts + i
-                            vote = simd.load(block.votes, (y * lanes + t) * parts + i)
-                            simd.store(total, place, simd.fma(factor, vote, simd.load(total, place)))
-
-
-@njit(cache=True, nogil=True)
-def _scatter_windows(
-    excess: Any,
-    permutation: Any,
-    weight: Any,
-    padding: float,
-    rows: Any,
-    shape: Any,
-    n_classes: int,
-    contexts: Any,
-    grads: Any,
-    grad_value: Any,
-    grad_weight: Any,
-    start: int,
-    stop: int,
-) -> None:
-    """The gradients of the windows ``start`` to ``stop``; :func:`scatter` says which."""
-    n_windows, n_graphs = excess.shape
-    n_rows, lanes, parts = len(shape[0]) ** 2, simd.lanes(weight), len(shape[1])
-    block = _make_block(weight, n_classes, len(contexts), parts, n_classes * lanes * parts)
-    everywhere = simd.empty(n_classes * parts, weight)
-    lane_values = simd.empty(1, weight)
-    for window in range(start, stop):
-        above = excess[window]
-        _sum_rows(weight, window, n_windows, padding, shape, block)
-        everywhere[:] = 0
-        for first in range(0, n_graphs, lanes):
-            count = min(lanes, n_graphs - first)
-            _make_votes(weight, rows, permutation[window], above, window, n_windows, first, count, shape, block)
-            for r in range(len(contexts)):
-                _couple(contexts[r] if r > 0 else contexts[r, :0], first, r, shape, block)
-                if r > 0:
-                    _differentiate(grads[r], first, r, shape, block)
-            _differentiate_votes(contexts, grads, first, count, shape, block)
-            _scatter_block(
-                grad_weight, rows, permutation[window], above, window, n_windows, first, count, shape, block, everywhere
-            )
-            total = simd.broadcast(weight.dtype.type(0.0))
-            for y in range(n_classes):
-                offset = y * lanes * parts
-                total = total + simd.dot_each(block.selected, offset, block.votes, offset, parts, shape[1])
-            simd.store(lane_values, 0, total)
-            for t in range(count):
-                grad_value[window, first + t] = lane_values[t]
-        for y in range(n_classes):
-            for i in range(parts):
-                shared = simd.broadcast(padding) * simd.load(everywhere, y * parts + i)
-                for row in range(n_rows):
-                    place = ((y * n_windows + window) * n_rows + row) * parts + i
-                    simd.store(grad_weight, place, simd.load(grad_weight, place) + shared)
-
-
-@njit(cache=True, nogil=True)
-def _make_block(like: Any, n_classes: int, n_iterations: int, parts: int, n_selected: int) -> Any:
-    votes = simd.empty(n_classes * simd.lanes(like) * parts, like)
-    votes[:] = 0  # lanes without a graph are computed with, though never used
-    return _Block(
-        simd.empty(n_classes * parts, like),
-        simd.empty(n_selected, like),
-        votes,
-        simd.empty(n_iterations * n_classes, like),
-        simd.empty(n_iterations * n_classes, like),
-    )
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _sum_rows(weight: Any, window: int, n_windows: int, padding: float, shape: Any, block: Any) -> None:
-    """γ times the sum of all rows of W, for every class."""
-    n_rows, parts = len(shape[0]) ** 2, len(shape[1])
-    for y in range(len(block.base) // parts // simd.lanes(weight)):
-        for i in range(parts):
-            place = (y * n_windows + window) * n_rows * parts + i
-            total = simd.load(weight, place)
-            for row in range(1, n_rows):
-                total = total + simd.load(weight, place + row * parts)
-            simd.store(block.base, y * parts + i, simd.broadcast(padding) * total)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _make_votes(
-    weight: Any,
-    rows: Any,
-    permutation: Any,
-    above: Any,
-    window: int,
-    n_windows: int,
-    first: int,
-    count: int,
-    shape: Any,
-    block: Any,
-) -> None:
-    """The sum of the selected rows of W and the vote of each graph, for every class."""
-    k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
-    for y in range(len(block.base) // parts // lanes):
-        corner = (y * n_windows + window) * k * k
-        for t in range(count):
-            chosen = rows[simd.get(permutation, first + t)]
-            high = simd.broadcast(simd.get(above, first + t))
-            for i in range(parts):
-                total = simd.load(weight, (corner + simd.get(chosen, 0)) * parts + i)
-                for a in range(1, k):
-                    total = total + simd.load(weight, (corner + simd.get(chosen, a)) * parts + i)
-                place = (y * lanes + t) * parts + i
-                if len(block.selected) > 0:
-                    simd.store(block.selected, place, total)
-                simd.store(block.votes, place, simd.fma(high, total, simd.load(block.base, y * parts + i)))
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _dot_votes(vectors: Any, y: int, first: int, n_classes: int, shape: Any, block: Any) -> Any:
-    """û·x for class ``y``, a graph in every lane; ``vectors`` holds x of all graphs and classes."""
-    parts = len(shape[1])
-    start = (first * n_classes + y) * parts
-    return simd.dot_each(block.votes, y * simd.lanes(block.votes) * parts, vectors, start, n_classes * parts, shape[1])
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _couple(context: Any, first: int, r: int, shape: Any, block: Any) -> None:
-    """The leaky softmax over classes of û·context in iteration ``r``; of zeros without a context."""
-    n_classes = len(block.base) // len(shape[1]) // simd.lanes(block.base)
-    coupling, start = block.coupling, r * n_classes
-    if len(context) == 0:
-        for y in range(n_classes):
-            simd.store(coupling, start + y, simd.broadcast(coupling.dtype.type(1 / (n_classes + 1))))
-        return
-    zero = simd.broadcast(coupling.dtype.type(0.0))
-    top = zero
-    for y in range(n_classes):
-        logit = _dot_votes(context, y, first, n_classes, shape, block)
-        simd.store(coupling, start + y, logit)
-        top = simd.maximum(top, logit)
-    total = simd.exp(zero - top)
-    for y in range(n_classes):
-        share = simd.exp(simd.load(coupling, start + y) - top)
-        simd.store(coupling, start + y, share)
-        total = total + share
-    for y in range(n_classes):
-        simd.store(coupling, start + y, simd.load(coupling, start + y) / total)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _differentiate(grad: Any, first: int, r: int, shape: Any, block: Any) -> None:
-    """The gradient for the logits of iteration ``r``, α_y (û_y·grad_y - Σ α û·grad)."""
-    n_classes = len(block.base) // len(shape[1]) // simd.lanes(block.base)
-    coupling, slope, start = block.coupling, block.slope, r * n_classes
-    mean = simd.broadcast(slope.dtype.type(0.0))
-    for y in range(n_classes):
-        gain = _dot_votes(grad, y, first, n_classes, shape, block)
-        simd.store(slope, start + y, gain)
-        mean = simd.fma(simd.load(coupling, start + y), gain, mean)
-    for y in range(n_classes):
-        simd.store(slope, start + y, simd.load(coupling, start + y) * (simd.load(slope, start + y) - mean))
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _differentiate_votes(contexts: Any, grads: Any, first: int, count: int, shape: Any, block: Any) -> None:
-    """Overwrite the votes with their gradient, Σ over iterations of α · grad + slope · context."""
-    parts, lanes = len(shape[1]), simd.lanes(block.votes)
-    n_classes = len(block.base) // parts // lanes
-    for y in range(n_classes):
-        for t in range(count):
-            for i in range(parts):
-                place = ((first + t) * n_classes + y) * parts + i
-                total = simd.broadcast(simd.get(block.coupling, y * lanes + t)) * simd.load(grads[0], place)
-                for r in range(1, len(contexts)):
-                    factor = (r * n_classes + y) * lanes + t
-                    alpha, slope = simd.get(block.coupling, factor), simd.get(block.slope, factor)
-                    total = simd.fma(simd.broadcast(alpha), simd.load(grads[r], place), total)
-                    total = simd.fma(simd.broadcast(slope), simd.load(contexts[r], place), total)
-                simd.store(block.votes, (y * lanes + t) * parts + i, total)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _scatter_block(
-    grad_weight: Any,
-    rows: Any,
-    permutation: Any,
-    above: Any,
-    window: int,
-    n_windows: int,
-    first: int,
-    count: int,
-    shape: Any,
-    block: Any,
-    everywhere: Any,
-) -> None:
-    """Add the votes' gradient to the rows that were selected, and to the sum that goes to all rows."""
-    k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(grad_weight)
-    for y in range(len(everywhere) // parts // lanes):
-        corner = (y * n_windows + window) * k * k
-        for i in range(parts):
-            total = simd.load(everywhere, y * parts + i)
-            for t in range(count):
-                chosen = rows[simd.get(permutation, first + t)]
-                gradient = simd.load(block.votes, (y * lanes + t) * parts + i)
-                total = total + gradient
-                scaled = simd.broadcast(simd.get(above, first + t)) * gradient
-                for a in range(k):
-                    place = (corner + simd.get(chosen, a)) * parts + i
-                    simd.store(grad_weight, place, simd.load(grad_weight, place) + scaled)
-            simd.store(everywhere, y * parts + i, total)
