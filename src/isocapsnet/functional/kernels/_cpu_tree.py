@@ -29,13 +29,15 @@ _NEVER = 2**31 - 1
 
 
 @lru_cache(maxsize=STRIDE)
-def plan(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def plan(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The tree of permutations.
 
     Returns
     -------
     table : ndarray (k!, max(k, 4)), uint8
         All permutations in table order, behind the padding nodes.
+    packed : ndarray (k!,), int32
+        The same, the node at place a in the a-th half byte.
     prefixes : ndarray (n_prefixes, max(k, 4)), uint8
         The nodes of each prefix, then the four free nodes in ascending order.
     changed : ndarray (n_prefixes,), int64
@@ -45,10 +47,11 @@ def plan(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     table = np.empty((math.factorial(kernel_size), padding + kernel_size), dtype=np.uint8)
     table[:, :padding] = np.arange(padding)
     table[:, padding:] = padding + permutation_table(kernel_size).numpy()
+    packed = (table.astype(np.uint32) << (4 * np.arange(table.shape[1], dtype=np.uint32))).sum(axis=1, dtype=np.uint32)
     prefixes = table[::_LEAVES].copy()
     changed = np.zeros(len(prefixes), dtype=np.int64)
     changed[1:] = (prefixes[1:] != prefixes[:-1]).argmax(axis=1)
-    return table, prefixes, changed
+    return table, packed.view(np.int32), prefixes, changed
 
 
 class _Tree(NamedTuple):
@@ -66,6 +69,8 @@ class _Tree(NamedTuple):
         What nodes x, y, z add among themselves at the last three places.
     peaks : (n_prefixes,)
         The best correlation below each prefix.
+    leaves : (24,)
+        The correlations of all permutations, where there are no more.
     matched : (8, 8)
         Entry (a, b) of PKPᵀ for the winners.
     """
@@ -75,6 +80,7 @@ class _Tree(NamedTuple):
     sums: Any
     triples: Any
     peaks: Any
+    leaves: Any
     matched: Any
 
 
@@ -85,6 +91,7 @@ def search_tiles(
     templates: Any,
     tolerance: Any,
     table: Any,
+    packed: Any,
     prefixes: Any,
     changed: Any,
     nodes: Any,
@@ -104,7 +111,7 @@ def search_tiles(
         In rows of 8, behind the padding nodes.
     tolerance : array (n_templates,)
         How far below the best a tie may lie, per unit of the window's size.
-    table, prefixes, changed
+    table, packed, prefixes, changed
         The :func:`plan`.
     nodes : tuple of length k
         Known to the compiler by its type, which unrolls the loops over nodes.
@@ -123,9 +130,16 @@ def search_tiles(
         simd.empty(size - FREE + 1, graphs),
         simd.empty(STRIDE**3, graphs),
         simd.empty(len(prefixes), graphs),
+        simd.empty(_LEAVES, graphs),
         simd.empty(STRIDE**2, graphs),
     )
     winners, lengths = np.empty(lanes, dtype=np.int32), simd.empty(1, graphs)
+    entries = simd.empty(len(templates), graphs)  # of each template, where one vector holds them
+    if size * size <= lanes:
+        for c in range(len(templates)):
+            for a in range(size):
+                for b in range(size):
+                    entries[c * lanes + a * size + b] = templates[c, a * STRIDE + b]
     for i in range(start, stop):
         graph = i // tiles_per_graph
         first = (i - graph * tiles_per_graph) * lanes
@@ -139,9 +153,13 @@ def search_tiles(
             simd.store(winners, 0, _find_first(template, prefixes, floor, nodes, tree))
             for t in range(lanes):
                 winner = winners[t] if winners[t] != _NEVER else 0  # input with NaN matches nothing
-                _match(template, table[winner], size, t, tree)
+                if size * size > lanes:
+                    _match(template, table[winner], size, t, tree)
+                winners[t] = packed[winner]
                 if t < count:
                     permutation[graph, c, first + t] = winner
+            if size * size <= lanes:
+                _match_all(simd.load(entries, c), simd.load_indices(winners, 0, graphs), size, tree)
             simd.store(lengths, 0, _distances(tree, size))
             for t in range(count):
                 distance[graph, c, first + t] = lengths[t]
@@ -260,6 +278,19 @@ def _six(template: Any, depth: int, tree: Any, x: int, u: int, v: int, w: int) -
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def _leaves(i: int, tree: Any) -> Any:
+    """The six correlations of branch ``i``, as they were stored."""
+    return (
+        simd.load(tree.leaves, i * 6),
+        simd.load(tree.leaves, i * 6 + 1),
+        simd.load(tree.leaves, i * 6 + 2),
+        simd.load(tree.leaves, i * 6 + 3),
+        simd.load(tree.leaves, i * 6 + 4),
+        simd.load(tree.leaves, i * 6 + 5),
+    )
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _next_branch(i: int, x: int, u: int, v: int, w: int) -> Any:
     """From branch ``i`` of the four free nodes, x then the others in ascending order, to the next."""
     if i == 0:
@@ -282,6 +313,9 @@ def _find_best(template: Any, prefixes: Any, changed: Any, nodes: Any, tree: Any
         peak = lowest
         for i in range(branches):
             six = _six(template, depth, tree, x, u, v, w)
+            if len(nodes) <= FREE:
+                for j, correlation in enumerate(six):
+                    simd.store(tree.leaves, i * 6 + j, correlation)
             low, high = simd.maximum(six[0], six[1]), simd.maximum(six[2], six[3])
             peak = simd.maximum(peak, simd.maximum(simd.maximum(low, high), simd.maximum(six[4], six[5])))
             x, u, v, w = _next_branch(i, x, u, v, w)
@@ -305,7 +339,7 @@ def _find_first(template: Any, prefixes: Any, floor: Any, nodes: Any, tree: Any)
             _descend(template, order, i, tree)
         x, u, v, w = order[-4], order[-3], order[-2], order[-1]
         for i in range(branches):
-            six = _six(template, depth, tree, x, u, v, w)
+            six = _leaves(i, tree) if len(nodes) <= FREE else _six(template, depth, tree, x, u, v, w)
             index = n * _LEAVES + i * 6
             found = simd.index_where(six[5], floor, index + 5, _NEVER)
             found = simd.index_where(six[4], floor, index + 4, found)
@@ -337,6 +371,15 @@ def _match(template: Any, order: Any, size: int, t: int, tree: Any) -> None:
         for b in range(size):
             entry = simd.get(template, row + simd.get(order, b))
             simd.put(tree.matched, (a * STRIDE + b) * simd.lanes(tree.matched) + t, entry)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _match_all(entries: Any, packed: Any, size: int, tree: Any) -> None:
+    """Write PKPᵀ to all lanes, for a template whose entries fit one vector; ``packed`` holds the winners' nodes."""
+    for a in range(size):
+        for b in range(size):
+            place = simd.entry_index(simd.half_byte(packed, a), simd.half_byte(packed, b), size)
+            simd.store(tree.matched, a * STRIDE + b, simd.look_up(entries, place))
 
 
 @njit(cache=True, nogil=True, forceinline=True)

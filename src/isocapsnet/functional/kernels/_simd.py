@@ -168,6 +168,17 @@ def sqrt(typingctx: Any, a: Vector) -> Typed:
 
 
 @intrinsic
+def ratio(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    """a / b where b > 0, else 0."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        zero = ir.Constant(args[1].type, [0.0] * b.lanes)
+        return builder.select(builder.fcmp_ordered(">", args[1], zero), builder.fdiv(*args), zero)
+
+    return a(a, b), generate
+
+
+@intrinsic
 def join(typingctx: Any, a: Vector, b: Vector, count: types.Integer) -> Typed:
     """The first ``count`` lanes of ``a``, the others of ``b``."""
 
@@ -292,6 +303,71 @@ def dot_each(
         return rows[0]
 
     return vector(a, types.intp, b, types.intp, types.intp, split), generate
+
+
+@intrinsic
+def load_indices(typingctx: Any, array: Any, i: types.Integer, like: Any) -> Typed:
+    """Vector ``i`` of an array of int32 indices, one for each lane of a vector of the dtype of ``like``."""
+    indices = Vector.of(like.dtype).of_indices()
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, context.get_value_type(indices), indices.lanes)
+        return builder.load(pointer, align=4)
+
+    return indices(array, types.intp, like), generate
+
+
+@intrinsic
+def half_byte(typingctx: Any, packed: Vector, i: types.Integer) -> Typed:
+    """Number ``i`` of the eight numbers below 16 that are packed into every lane."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        distance = builder.trunc(builder.shl(args[1], ir.Constant(args[1].type, 2)), ir.IntType(32))
+        moved = builder.lshr(args[0], _splat(builder, distance, packed.lanes))
+        return builder.and_(moved, ir.Constant(moved.type, [15] * packed.lanes))
+
+    return packed(packed, types.intp), generate
+
+
+@intrinsic
+def entry_index(typingctx: Any, row: Vector, column: Vector, width: types.Integer) -> Typed:
+    """``row * width + column`` in every lane."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.add(builder.mul(args[0], _splat(builder, args[2], row.lanes)), args[1])
+
+    return row(row, column, types.int32), generate
+
+
+@intrinsic
+def choose(typingctx: Any, indices: Vector, i: types.Integer, a: Vector, b: Vector) -> Typed:
+    """``a`` in the lanes where the index is ``i``, ``b`` in the others."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        here = _splat(builder, builder.trunc(args[1], ir.IntType(32)), indices.lanes)
+        return builder.select(builder.icmp_signed("==", args[0], here), *args[2:])
+
+    return a(indices, types.intp, a, b), generate
+
+
+@intrinsic
+def look_up(typingctx: Any, table: Vector, indices: Vector) -> Typed:
+    """``table[indices]``, of a table of one vector."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        values, places = args
+        if table.dtype == types.float32 and "+avx512f" in context.codegen().magic_tuple()[2].split(","):
+            permute = ir.FunctionType(values.type, [values.type, places.type])
+            name = "llvm.x86.avx512.permvar.sf.512"  # one instruction
+            return builder.call(cgutils.get_or_insert_function(builder.module, permute, name), [values, places])
+        found = ir.Constant(values.type, ir.Undefined)
+        for t in range(table.lanes):
+            lane = ir.Constant(ir.IntType(32), t)
+            entry = builder.extract_element(values, builder.extract_element(places, lane))
+            found = builder.insert_element(found, entry, lane)
+        return found
+
+    return table(table, indices), generate
 
 
 def _define_operator(function: Callable[..., Any], instruction: str) -> None:

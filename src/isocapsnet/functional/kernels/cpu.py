@@ -51,12 +51,11 @@ def backward(
     """Gradients through the winning permutation alone, for graphs and for templates."""
     n_graphs, n_nodes, _ = graphs.shape
     k = templates.shape[-1]
-    table, places = _orders(k)
-    slopes = grad_distance / distance
-    slopes.masked_fill_((distance > 0).logical_not_(), 0.0)  # at a perfect match, the zero sub-gradient
+    table, places, packed = _orders(k)
     arguments = (
-        slopes.contiguous().numpy(),
-        permutation.numpy(),
+        grad_distance.contiguous().flatten().numpy(),
+        distance.contiguous().flatten().numpy(),
+        permutation.contiguous().flatten().numpy(),
         _flat(graphs),
         n_nodes,
         _on_grid(templates, 0),
@@ -72,16 +71,23 @@ def backward(
         # One sum per graph, added up in order: the result does not depend on the number of threads.
         parts = torch.empty(n_graphs, len(templates), STRIDE, STRIDE, dtype=torch.float64)
         target = parts.flatten(2).numpy()
-        parallel_ranges(lambda start, stop: _backward_templates(*arguments, places, target, start, stop), n_graphs)
+        parallel_ranges(
+            lambda start, stop: _backward_templates(*arguments, places, packed, target, start, stop), n_graphs
+        )
         grad_templates = parts.sum(dim=0)[:, :k, :k].to(templates.dtype)
     return grad_graphs, grad_templates
 
 
 @lru_cache(maxsize=STRIDE)
-def _orders(kernel_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The node at each place and the place of each node, for every permutation: both uint8 ``(k!, k)``."""
+def _orders(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The node at each place and the place of each node, for every permutation: both uint8 ``(k!, k)``.
+
+    Then the places again, packed: that of node x in the x-th half byte of an int32 ``(k!,)``.
+    """
     table = permutation_table(kernel_size)
-    return table.numpy().astype(np.uint8), table.argsort(dim=1).numpy().astype(np.uint8)
+    places = table.argsort(dim=1)
+    packed = (places << (4 * torch.arange(kernel_size))).sum(dim=1).numpy()
+    return table.numpy().astype(np.uint8), places.numpy().astype(np.uint8), packed.astype(np.uint32).view(np.int32)
 
 
 def _flat(graphs: Tensor) -> np.ndarray:
@@ -96,7 +102,8 @@ def _on_grid(templates: Tensor, padding: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _backward_templates(
-    slopes: Any,
+    grad: Any,
+    distance: Any,
     permutation: Any,
     graphs: Any,
     n_nodes: int,
@@ -104,6 +111,7 @@ def _backward_templates(
     nodes: Any,
     stride: int,
     places: Any,
+    packed: Any,
     parts: Any,
     start: int,
     stop: int,
@@ -113,27 +121,43 @@ def _backward_templates(
     Windows are brought into the order of the template, one per lane, so that the sum over windows is a sum over
     vectors. As in the search, ``nodes`` is a tuple of length k, known to the compiler.
     """
-    k, n, lanes = len(nodes), slopes.shape[2], simd.lanes(graphs)
-    matched, sums, slope = simd.empty(STRIDE**2, graphs), simd.empty(STRIDE**2, graphs), simd.empty(1, graphs)
+    k, lanes = len(nodes), simd.lanes(graphs)
+    n = (n_nodes - k) // stride + 1
+    matched, sums, some = simd.empty(STRIDE**2, graphs), simd.empty(STRIDE**2, graphs), simd.empty(1, graphs)
     matched[:] = 0
+    columns, chosen = np.zeros(lanes, dtype=np.int32), simd.empty(STRIDE, graphs)
     for g in range(start, stop):
         graph = graphs[g]
         for c in range(len(templates)):
             sums[:] = 0
             for row in range(n):
                 for column in range(0, n, lanes):
-                    slope[:] = 0
-                    for t in range(min(lanes, n - column)):
-                        slope[t] = slopes[g, c, row, column + t]
-                        corner = (row * n_nodes + column + t) * stride
-                        order = places[permutation[g, c, row, column + t]]
-                        _match_window(graph, n_nodes, corner, order, k, t, matched)
-                    _add_differences(templates[c], matched, simd.load(slope, 0), k, sums)
+                    here, count = ((g * len(templates) + c) * n + row) * n + column, min(lanes, n - column)
+                    if stride == 1 and count == lanes:
+                        for t in range(lanes):
+                            simd.put(columns, t, simd.get(packed, simd.get(permutation, here + t)))
+                        winners = simd.load_indices(columns, 0, graphs)
+                        _match_windows(graph, n_nodes, row * n_nodes + column, winners, k, chosen, matched)
+                        slope = simd.ratio(simd.load_from(grad, here), simd.load_from(distance, here))
+                    else:
+                        some[:] = 0
+                        for t in range(count):
+                            some[t] = _slope(grad, distance, here + t)
+                            corner = (row * n_nodes + column + t) * stride
+                            _match_window(graph, n_nodes, corner, places[permutation[here + t]], k, t, matched)
+                        slope = simd.load(some, 0)
+                    _add_differences(templates[c], matched, slope, k, sums)
             for i in range(STRIDE**2):
                 total = 0.0
                 for t in range(lanes):
                     total += sums[i * lanes + t]
                 parts[g, c, i] = total
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _slope(grad: Any, distance: Any, i: int) -> Any:
+    """The factor of the difference in its gradient; at a perfect match, the zero sub-gradient."""
+    return grad[i] / distance[i] if distance[i] > 0 else grad.dtype.type(0.0)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -144,6 +168,24 @@ def _match_window(graph: Any, n_nodes: int, corner: int, order: Any, k: int, t: 
         for y in range(k):
             entry = simd.get(graph, row + simd.get(order, y))
             simd.put(matched, (x * STRIDE + y) * simd.lanes(matched) + t, entry)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _match_windows(graph: Any, n_nodes: int, corner: int, places: Any, k: int, chosen: Any, matched: Any) -> None:
+    """The same for neighbouring windows, one in every lane: first its row is chosen for each node, then its column."""
+    for x in range(k):
+        place = simd.half_byte(places, x)
+        for b in range(k):
+            entry = simd.load_from(graph, corner + b)
+            for a in range(1, k):
+                entry = simd.choose(place, a, simd.load_from(graph, corner + a * n_nodes + b), entry)
+            simd.store(chosen, b, entry)
+        for y in range(k):
+            place = simd.half_byte(places, y)
+            entry = simd.load(chosen, 0)
+            for b in range(1, k):
+                entry = simd.choose(place, b, simd.load(chosen, b), entry)
+            simd.store(matched, x * STRIDE + y, entry)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -158,7 +200,8 @@ def _add_differences(template: Any, matched: Any, slope: Any, k: int, sums: Any)
 
 @njit(cache=True, nogil=True)
 def _backward_graphs(
-    slopes: Any,
+    grad: Any,
+    distance: Any,
     permutation: Any,
     graphs: Any,
     n_nodes: int,
@@ -171,15 +214,16 @@ def _backward_graphs(
     stop: int,
 ) -> None:
     """Gradients of the graphs ``start`` to ``stop``; their windows overlap, so each graph is one thread's."""
-    k, n = len(nodes), slopes.shape[2]
+    k = len(nodes)
+    n = (n_nodes - k) // stride + 1
     for g in range(start, stop):
         graph, target = graphs[g], grad_graphs[g]
         for c in range(len(templates)):
             template = templates[c]
             for row in range(n):
                 for column in range(n):
-                    slope = slopes[g, c, row, column]
-                    order = table[permutation[g, c, row, column]]
+                    here = ((g * len(templates) + c) * n + row) * n + column
+                    slope, order = _slope(grad, distance, here), table[permutation[here]]
                     for a in range(k):
                         for b in range(k):
                             i = ((row * n_nodes) + column) * stride + a * n_nodes + b
