@@ -139,10 +139,10 @@ class ResidualCapsules(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         """``(n_graphs, n_templates, n, n)`` to ``(n_graphs, n_classes, capsule_size)``."""
-        windows = scores.flatten(2)
+        windows, scale = scores.flatten(2), RESIDUAL_SCALE
         if self.residual_input == "softmax":
-            windows = windows.softmax(dim=2) * windows.shape[2]
-        return self.mlp(RESIDUAL_SCALE * windows.flatten(1)).unflatten(1, self.shape)
+            windows, scale = windows.softmax(dim=2), scale * windows.shape[2]
+        return self.mlp(scale * windows.flatten(1)).unflatten(1, self.shape)
 
 
 class GraphDecoder(nn.Module):
