@@ -263,13 +263,14 @@ def permutation_index(matrices: Tensor) -> Tensor:
 
 
 def _check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:
-    if graphs.ndim != 3 or graphs.shape[1] != graphs.shape[2]:
-        raise InputError(f"graphs have shape {tuple(graphs.shape)}; expected (n_graphs, n_nodes, n_nodes).")
-    if templates.ndim != 3 or templates.shape[1] != templates.shape[2] or templates.shape[1] == 0:
-        raise InputError(f"templates have shape {tuple(templates.shape)}; expected (n_templates, k, k).")
-    if templates.shape[1] > graphs.shape[1]:
+    shape, template_shape = tuple(graphs.shape), tuple(templates.shape)
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise InputError(f"graphs have shape {shape}; expected (n_graphs, n_nodes, n_nodes).")
+    if len(template_shape) != 3 or template_shape[1] != template_shape[2] or template_shape[1] == 0:
+        raise InputError(f"templates have shape {template_shape}; expected (n_templates, k, k).")
+    if template_shape[1] > shape[1]:
         raise InputError(
-            f"templates of kernel_size={templates.shape[1]} do not fit graphs of {graphs.shape[1]} nodes; "
+            f"templates of kernel_size={template_shape[1]} do not fit graphs of {shape[1]} nodes; "
             "choose a smaller kernel_size."
         )
     if stride < 1:

@@ -1,7 +1,7 @@
 """The isomorphic match on a GPU, fused, in Triton: one window per thread, everything in registers, float32 throughout.
 
 As on the CPU, permutations that begin alike share what they have in common. For every prefix of k - 4 nodes the
-template arrives with its nodes in the order "prefix, then the four free nodes"; the 24 permutations below it then
+template is read with its nodes in the order "prefix, then the four free nodes"; the 24 permutations below it then
 differ in the last four places only and are evaluated together, in about a dozen operations each instead of k².
 """
 
@@ -17,18 +17,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from isocapsnet.functional.kernels._cuda_tree import leaves_below, permute
+from isocapsnet.functional.kernels._launch import launch
 from isocapsnet.functional.kernels.eager import TIE_TOLERANCE, permutation_table
 
 _FREE = 4
 _LEAVES = 24
 _BLOCK = 128
+# Up to this size the kernel itself puts a template's nodes into the order of a prefix; for larger ones, with more
+# prefixes, it pays to do so beforehand.
+_MAX_ORDERED_INSIDE = 5
 # Template gradients are summed in this many parts, added up in order: the same result on every run.
 _PARTS = 1024
 
 
 @lru_cache(maxsize=32)
 def _prefixed_entries(kernel_size: int, device: torch.device) -> Tensor:
-    """Entries of a template of k > 4, its nodes in the order of each prefix: int64 ``(n_prefixes * k²,)``."""
+    """Entries of a template, its nodes in the order of each prefix: int64 ``(n_prefixes * k²,)``."""
     order = permutation_table(kernel_size)[::_LEAVES]
     return (order[:, :, None] * kernel_size + order[:, None, :]).flatten().to(device)
 
@@ -42,36 +47,24 @@ def _orders(kernel_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Distance and winning permutation of Eq. 1, both ``(n_graphs, n_templates, n, n)``."""
-    n_templates, k, _ = templates.shape
-    graphs, templates = graphs.detach().contiguous(), templates.detach().contiguous()
+    graphs, templates = graphs.contiguous(), templates.contiguous()
     n_graphs, n_nodes, _ = graphs.shape
+    n_templates, k, _ = templates.shape
     n = (n_nodes - k) // stride + 1
-    padding = max(0, _FREE - k)
-    if k > _FREE:
-        prefixed = templates.flatten(1)[:, _prefixed_entries(k, graphs.device)]
-    else:  # no prefix but the empty one
-        prefixed = torch.nn.functional.pad(templates, [padding, 0] * 2) if padding else templates
+    n_total = n_graphs * n * n
     distance = graphs.new_empty(n_graphs, n_templates, n, n)
-    permutation = torch.empty(distance.shape, dtype=torch.int64, device=graphs.device)
+    permutation = torch.empty_like(distance, dtype=torch.int64)
     nodes, _ = _orders(k, graphs.device)
-    with torch.cuda.device_of(graphs):
-        _search_kernel[(triton.cdiv(n_graphs * n * n, _BLOCK), n_templates)](
-            graphs,
-            templates,
-            prefixed,
-            nodes,
-            distance,
-            permutation,
-            n_graphs * n * n,
-            n_nodes,
-            n,
-            stride,
-            max(1, factorial(k) // _LEAVES),
-            TIE_TOLERANCE * torch.finfo(graphs.dtype).eps,
-            K=k,
-            PADDING=padding,
-            BLOCK=_BLOCK,
-        )
+    n_prefixes, tolerance = max(1, factorial(k) // _LEAVES), TIE_TOLERANCE * torch.finfo(graphs.dtype).eps
+    prefixed = None
+    if k > _MAX_ORDERED_INSIDE:
+        prefixed = templates.view(n_templates, k * k).index_select(1, _prefixed_entries(k, graphs.device))
+    launch(
+        _search_kernel,
+        (-(-n_total // _BLOCK), n_templates, 1),
+        (graphs, templates, prefixed, nodes, distance, permutation),
+        (n_total, n_nodes, n, stride, n_prefixes, tolerance, k, max(0, _FREE - k), _BLOCK),
+    )
     return distance, permutation
 
 
@@ -86,26 +79,35 @@ def backward(
     needs_templates: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients through the winning permutation alone, for graphs and for templates."""
+    graphs, templates = graphs.contiguous(), templates.contiguous()
+    n_graphs, n_nodes, _ = graphs.shape
     n_templates, k, _ = templates.shape
-    graphs, templates = graphs.detach().contiguous(), templates.detach().contiguous()
+    n = distance.shape[2]
     nodes, places = _orders(k, graphs.device)
-    n_nodes, n = graphs.shape[1], distance.shape[2]
-    shared = (grad_distance.contiguous(), distance, permutation, graphs, templates)
+    # The gradient of a plain sum is one number, seen from everywhere; there is no need to write it down.
+    step = 1 if any(grad_distance.stride()) else 0
+    shared = (grad_distance.contiguous() if step else grad_distance, distance, permutation, graphs, templates)
     grad_graphs = grad_templates = None
-    with torch.cuda.device_of(graphs):
-        if needs_graphs:
-            grad_graphs = torch.empty_like(graphs)
-            _graph_gradient_kernel[(triton.cdiv(graphs.numel(), _BLOCK),)](
-                *shared, nodes, grad_graphs, graphs.numel(), n_templates, n_nodes, n, stride, K=k, BLOCK=_BLOCK
-            )
-        if needs_templates:
-            entries = triton.next_power_of_2(k * k)
-            parts = torch.empty(n_templates, _PARTS, k * k, dtype=torch.float64, device=graphs.device)
-            _template_gradient_kernel[(_PARTS, n_templates)](
-                *shared, places, parts, len(graphs) * n * n, n_nodes, n, stride, K=k, ENTRIES=entries,
-                BLOCK=max(1, 2048 // entries),
-            )  # fmt: skip
-            grad_templates = parts.sum(dim=1).view(templates.shape).to(templates.dtype)
+    if needs_graphs:
+        grad_graphs = torch.empty_like(graphs)
+        n_entries = graphs.numel()
+        launch(
+            _graph_gradient_kernel,
+            (-(-n_entries // _BLOCK), 1, 1),
+            (*shared, nodes, grad_graphs),
+            (n_entries, n_templates, n_nodes, n, stride, step, k, _BLOCK),
+        )
+    if needs_templates:
+        grad_templates = torch.empty_like(templates)
+        parts = templates.new_empty(n_templates, k * k, _PARTS, dtype=torch.float64)
+        entries = 1 << (k * k - 1).bit_length()
+        launch(
+            _template_gradient_kernel,
+            (_PARTS, n_templates, 1),
+            (*shared, places, parts),
+            (n_graphs * n * n, n_nodes, n, stride, step, k, entries, max(1, 2048 // entries)),
+        )
+        launch(_sum_parts_kernel, (n_templates * k * k, 1, 1), (parts, grad_templates), (_PARTS,))
     return grad_graphs, grad_templates
 
 
@@ -116,82 +118,6 @@ def _locate(window, n, n_nodes, stride):
     number = window % (n * n)
     corner = graph.to(tl.int64) * n_nodes * n_nodes + (number // n) * stride * n_nodes + (number % n) * stride
     return graph, number, corner
-
-
-@triton.jit
-def _pair(permuted, entries, SIZE: tl.constexpr, X: tl.constexpr, Y: tl.constexpr, P: tl.constexpr, Q: tl.constexpr):
-    """What nodes X and Y add together at places P and Q."""
-    there = tl.load(permuted + X * SIZE + Y) * entries[P * SIZE + Q]
-    return there + tl.load(permuted + Y * SIZE + X) * entries[Q * SIZE + P]
-
-
-@triton.jit
-def _alone(permuted, entries, SIZE: tl.constexpr, PADDING: tl.constexpr, NODE: tl.constexpr, PLACE: tl.constexpr):
-    """What free node NODE adds at place PLACE, with the nodes of the prefix where they are."""
-    if (NODE < PADDING or PLACE < PADDING) and NODE != PLACE:
-        return tl.full(entries[0].shape, float("-inf"), entries[0].dtype)  # a padding node stays in place
-    gain = tl.load(permuted + NODE * SIZE + NODE) * entries[PLACE * SIZE + PLACE]
-    for i in tl.static_range(SIZE - 4):
-        gain += _pair(permuted, entries, SIZE, i, NODE, i, PLACE)
-    return gain
-
-
-@triton.jit
-def _leaf(start, gains, pairs, X: tl.constexpr, A: tl.constexpr, B: tl.constexpr):
-    """The permutation that puts free node X first, then number A, number B and the last of the other three."""
-    C: tl.constexpr = 3 - A - B
-    U: tl.constexpr = A + (A >= X)
-    V: tl.constexpr = B + (B >= X)
-    W: tl.constexpr = C + (C >= X)
-    head = (start + gains[A]) + (pairs[4 * U + V] + pairs[16 + 4 * U + W])
-    return head + ((gains[3 + B] + gains[6 + C]) + pairs[32 + 4 * V + W])
-
-
-@triton.jit
-def _six(permuted, entries, total, alone, pairs, SIZE: tl.constexpr, X: tl.constexpr):
-    """The six permutations that put free node X first."""
-    F: tl.constexpr = SIZE - 4
-    start = total + alone[X]
-    gains = ()
-    for r in tl.static_range(1, 4):
-        for i in tl.static_range(3):
-            gain = alone[4 * r + i + (i >= X)] + _pair(permuted, entries, SIZE, F + X, F + i + (i >= X), F, F + r)
-            gains = gains + (gain,)
-    return (
-        _leaf(start, gains, pairs, X, 0, 1),
-        _leaf(start, gains, pairs, X, 0, 2),
-        _leaf(start, gains, pairs, X, 1, 0),
-        _leaf(start, gains, pairs, X, 1, 2),
-        _leaf(start, gains, pairs, X, 2, 0),
-        _leaf(start, gains, pairs, X, 2, 1),
-    )
-
-
-@triton.jit
-def _leaves(permuted, entries, SIZE: tl.constexpr, PADDING: tl.constexpr):
-    """Correlations of the 24 permutations below a prefix, in table order.
-
-    ``permuted`` points to the template in the order of the prefix; ``entries`` are those of the windows. The free
-    nodes and places are those from F on.
-    """
-    F: tl.constexpr = SIZE - 4
-    total = tl.zeros_like(entries[0])
-    for i in tl.static_range(F):
-        for j in tl.static_range(F):
-            total += tl.load(permuted + i * SIZE + j) * entries[i * SIZE + j]
-    alone = ()  # [4 r + y]: node y at place r
-    for r in tl.static_range(4):
-        for y in tl.static_range(4):
-            alone = alone + (_alone(permuted, entries, SIZE, PADDING, F + y, F + r),)
-    pairs = ()  # [16 s + 4 y + z]: nodes y and z at the last three places, taken two by two
-    for s in tl.static_range(3):
-        for y in tl.static_range(4):
-            for z in tl.static_range(4):
-                pairs = pairs + (_pair(permuted, entries, SIZE, F + y, F + z, F + 1 + s // 2, F + 2 + (s + 1) // 2),)
-    leaves = ()
-    for x in tl.static_range(4):
-        leaves = leaves + _six(permuted, entries, total, alone, pairs, SIZE, x)
-    return leaves
 
 
 @triton.jit
@@ -244,7 +170,8 @@ def _search_kernel(
     inside = window < n_total
     graph, number, corner = _locate(tl.minimum(window, n_total - 1), n, n_nodes, stride)
     templates += template * K * K
-    prefixed += template * n_prefixes * SIZE * SIZE
+    if prefixed is not None:
+        prefixed += template * n_prefixes * K * K
     nothing = tl.zeros([BLOCK], dtype=graphs.dtype.element_ty)
 
     entries = ()
@@ -264,7 +191,7 @@ def _search_kernel(
     chosen = tl.zeros([BLOCK], dtype=tl.int32)
     unsure = chosen
     for prefix in range(n_prefixes):
-        leaves = _leaves(prefixed + prefix * SIZE * SIZE, entries, SIZE, PADDING)
+        leaves = leaves_below(permute(templates, prefixed, nodes, prefix, SIZE, PADDING), entries, SIZE, PADDING)
         peak = best
         for i in tl.static_range(24):
             peak = tl.maximum(peak, leaves[i])
@@ -285,7 +212,7 @@ def _search_kernel(
         chosen = tl.full([BLOCK], 2147483647, dtype=tl.int32)
         floor = best - slack
         for prefix in range(n_prefixes):
-            leaves = _leaves(prefixed + prefix * SIZE * SIZE, entries, SIZE, PADDING)
+            leaves = leaves_below(permute(templates, prefixed, nodes, prefix, SIZE, PADDING), entries, SIZE, PADDING)
             for i in tl.static_range(24):
                 chosen = tl.where(leaves[i] >= floor, tl.minimum(chosen, prefix * 24 + i), chosen)
         chosen = tl.where(chosen == 2147483647, 0, chosen)
@@ -303,10 +230,10 @@ def _search_kernel(
 
 
 @triton.jit
-def _slope(grad_distance, distance, target, mask):
+def _slope(grad_distance, distance, target, step, mask):
     """grad / distance; at a perfect match, the zero sub-gradient."""
     length = tl.load(distance + target, mask=mask, other=0.0)
-    grad = tl.load(grad_distance + target, mask=mask, other=0.0)
+    grad = tl.load(grad_distance + target * step, mask=mask, other=0.0)
     return tl.where(length > 0, grad / tl.where(length > 0, length, 1.0), 0.0)
 
 
@@ -323,6 +250,7 @@ def _template_gradient_kernel(
     n_nodes,
     n,
     stride,
+    step,
     K: tl.constexpr,
     ENTRIES: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -339,15 +267,22 @@ def _template_gradient_kernel(
         inside = window < n_total
         graph, number, corner = _locate(window, n, n_nodes, stride)
         target = (graph.to(tl.int64) * tl.num_programs(1) + template) * n * n + number
-        slope = _slope(grad_distance, distance, target, inside)
+        slope = _slope(grad_distance, distance, target, step, inside)
         order = tl.load(permutation + target, mask=inside, other=0) * K
         both = inside[:, None] & real[None, :]
         row = tl.load(places + order[:, None] + x[None, :], mask=both, other=0).to(tl.int64)
         column = tl.load(places + order[:, None] + y[None, :], mask=both, other=0).to(tl.int64)
         matched = tl.load(graphs + corner[:, None] + row * n_nodes + column, mask=both, other=0.0)
         total += slope[:, None] * (weight[None, :] - matched)
-    part = parts + (template * tl.num_programs(0) + tl.program_id(0)) * K * K
-    tl.store(part + entry, tl.sum(total.to(tl.float64), axis=0), mask=real)
+    place = (template * K * K + entry) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(parts + place, tl.sum(total.to(tl.float64), axis=0), mask=real)
+
+
+@triton.jit
+def _sum_parts_kernel(parts, sums, PARTS: tl.constexpr):
+    """One entry of the templates' gradient from its parts."""
+    entry = tl.program_id(0)
+    tl.store(sums + entry, tl.sum(tl.load(parts + entry * PARTS + tl.arange(0, PARTS)), axis=0))
 
 
 @triton.jit
@@ -364,6 +299,7 @@ def _graph_gradient_kernel(
     n_nodes,
     n,
     stride,
+    step,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -382,7 +318,7 @@ def _graph_gradient_kernel(
                 mask = inside & (row >= a) & (column >= b) & ((row - a) % stride == 0) & ((column - b) % stride == 0)
                 mask = mask & (s < n) & (t < n)
                 target = (graph.to(tl.int64) * n_templates + template) * n * n + s * n + t
-                slope = _slope(grad_distance, distance, target, mask)
+                slope = _slope(grad_distance, distance, target, step, mask)
                 order = tl.load(permutation + target, mask=mask, other=0) * K
                 x = tl.load(nodes + order + a, mask=mask, other=0).to(tl.int32)
                 y = tl.load(nodes + order + b, mask=mask, other=0).to(tl.int32)
