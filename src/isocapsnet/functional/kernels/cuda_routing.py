@@ -1,20 +1,19 @@
 """Routing with a weight matrix per window on a GPU, fused, in Triton: votes are made where they are used, never stored.
 
 As on the CPU, the vote of a window is û = (value - γ) · Σ selected rows of W + γ · Σ all rows of W. A program passes
-window by window over a block of graphs, which find each other's rows of W in the nearest cache.
+window by window over a block of graphs, which find each other's rows of W in the nearest cache. What follows between
+two iterations is small, so it is one kernel: launches would otherwise take longer than the work.
 """
-
-# Triton compiles a subset of Python without types.
-# mypy: disallow-untyped-defs=False
 
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
+from isocapsnet.functional.kernels._cuda_votes import attend_kernel, scatter_kernel, squash_kernel, unsquash_kernel
+from isocapsnet.functional.kernels._launch import launch
 from isocapsnet.functional.kernels.eager import permutation_table
 
 # The columns of a permutation are packed into an int32: k half bytes.
@@ -26,6 +25,8 @@ _BLOCK_ENTRIES = 1024
 _MIN_PRODUCT = 16
 # Programs that share the windows. Their sums are added up in order: the same result on every run.
 _PROGRAMS = 1024
+# Entries that a program adds up at a time.
+_SUM_ENTRIES = 2048
 
 
 class Windows(NamedTuple):
@@ -36,8 +37,8 @@ class Windows(NamedTuple):
     value : Tensor (n_graphs, n_windows)
     permutation : Tensor (n_graphs, n_windows), int64
     weight : Tensor (n_classes, n_windows, k², capsule_size)
-    base : Tensor (n_classes, n_windows, capsule_size)
-        γ times the sum of all rows of W.
+    row_sum : Tensor (n_classes, n_windows, capsule_size)
+        The sum of all rows of W.
     padding : float
     kernel_size : int
     """
@@ -45,32 +46,56 @@ class Windows(NamedTuple):
     value: Tensor
     permutation: Tensor
     weight: Tensor
-    base: Tensor
+    row_sum: Tensor
     padding: float
     kernel_size: int
 
     @classmethod
     def of(cls, value: Tensor, permutation: Tensor, padding: float, kernel_size: int, weight: Tensor) -> "Windows":
         """From capsules ``(n_graphs, n_templates, n, n)`` and weights ``(n_classes, n_templates, n², k², size)``."""
-        weight = weight.detach().flatten(1, 2).contiguous()
-        base = padding * weight.sum(dim=2)
-        value, permutation = value.detach().flatten(1).contiguous(), permutation.flatten(1).contiguous()
-        return cls(value, permutation, weight, base, padding, kernel_size)
+        weight = weight.flatten(1, 2).contiguous()
+        value, permutation = value.flatten(1).contiguous(), permutation.flatten(1).contiguous()
+        return cls(value, permutation, weight, weight.sum(dim=2), padding, kernel_size)
 
-    def arguments(self) -> tuple[Any, ...]:
-        """What every kernel begins with."""
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What every kernel that makes votes begins with."""
         columns = _packed_columns(self.kernel_size, self.value.device)
-        return (self.value, self.permutation, columns, self.weight, self.base, *self.value.shape)
+        return self.value, self.permutation, columns, self.weight, self.row_sum
 
-    def constants(self, min_graphs: int = 1) -> dict[str, Any]:
-        """What every kernel is compiled for; the lengths of a block are powers of 2."""
+    def layout(self) -> "_Layout":
+        """How the work is shared among programs."""
         n_classes, _, _, size = self.weight.shape
-        classes, entries = triton.next_power_of_2(n_classes), triton.next_power_of_2(size)
-        graphs = min(triton.next_power_of_2(len(self.value)), _BLOCK_ENTRIES // (classes * entries))
-        return {
-            "K": self.kernel_size, "PADDING": self.padding, "N_CLASSES": n_classes, "SIZE": size,
-            "GRAPHS": max(min_graphs, graphs), "CLASSES": classes, "ENTRIES": entries,
-        }  # fmt: skip
+        return _lay_out(*self.value.shape, self.kernel_size, self.padding, n_classes, size)
+
+
+class _Layout(NamedTuple):
+    """How the work is shared among programs.
+
+    Attributes
+    ----------
+    n_blocks : int
+        Blocks of graphs.
+    n_parts, per_part : int
+        Parts of a sum over windows, and windows in each.
+    constants : tuple
+        What the kernels that make votes are compiled for: K, PADDING, N_CLASSES, SIZE, CLASSES, ENTRIES, GRAPHS. The
+        lengths of a block, the last three, are powers of 2.
+    """
+
+    n_blocks: int
+    n_parts: int
+    per_part: int
+    constants: tuple[Any, ...]
+
+
+@lru_cache(maxsize=64)
+def _lay_out(n_graphs: int, n_windows: int, kernel_size: int, padding: float, n_classes: int, size: int) -> _Layout:
+    classes, entries = _power_of_2(n_classes), _power_of_2(size)
+    graphs = min(_power_of_2(n_graphs), _BLOCK_ENTRIES // (classes * entries))
+    n_blocks = triton.cdiv(n_graphs, graphs)
+    per_part = triton.cdiv(n_windows, max(1, _PROGRAMS // n_blocks))
+    constants = (kernel_size, padding, n_classes, size, classes, entries, graphs)
+    return _Layout(n_blocks, triton.cdiv(n_windows, per_part), per_part, constants)
 
 
 @lru_cache(maxsize=32)
@@ -79,45 +104,93 @@ def _packed_columns(kernel_size: int, device: torch.device) -> Tensor:
     return (permutation_table(kernel_size) << (4 * torch.arange(kernel_size))).sum(dim=1).to(device, torch.int32)
 
 
+def _power_of_2(length: int) -> int:
+    """The next one; Triton's own function takes microseconds."""
+    return 1 << (length - 1).bit_length()
+
+
+@lru_cache(maxsize=32)
+def _as_tensor(number: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A number that Triton would otherwise round to float32."""
+    return torch.tensor(number, dtype=dtype, device=device)
+
+
 def fits(weight: Tensor) -> bool:
     """Whether the kernels take these weights ``(n_classes, ..., k², capsule_size)``."""
-    entries = triton.next_power_of_2(weight.shape[0]) * triton.next_power_of_2(weight.shape[-1])
+    entries = _power_of_2(weight.shape[0]) * _power_of_2(weight.shape[-1])
     small = entries <= _MAX_ENTRIES and weight.shape[-2] <= _MAX_KERNEL_SIZE**2
     return small and weight.dtype in (torch.float32, torch.float64)
 
 
-def attend(windows: Windows, context: Tensor | None, grad: Tensor | None = None) -> Tensor:
-    """Σ α û over windows, with α the leaky softmax of û·context over classes; or the gradient for the context.
-
-    Parameters
-    ----------
-    windows : Windows
-    context : Tensor (n_graphs, n_classes, capsule_size), optional
-        Without one, all logits are zero.
-    grad : Tensor (n_graphs, n_classes, capsule_size), optional
-        Gradient of a loss for Σ α û. With it, the result is the gradient for the context, Σ (∂loss/∂logit) û.
+def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """All iterations of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
 
     Returns
     -------
-    Tensor (n_graphs, n_classes, capsule_size)
+    capsules : Tensor (n_graphs, n_classes, capsule_size)
+    contexts : Tensor (iterations + 1, n_graphs, n_classes, capsule_size)
+        The context of each iteration, and that of one more; the first, zero, is not written.
+    sums : Tensor (iterations, n_graphs, n_classes, capsule_size)
+        Σ α û of each iteration.
     """
-    n_graphs, n_windows = windows.value.shape
+    parts = _make_parts(windows)
+    capsules = parts.new_empty(parts.shape[1:])
+    contexts = parts.new_empty(iterations + 1, *capsules.shape)
+    sums = parts.new_empty(iterations, *capsules.shape)
+    context = None
+    for total, following in zip(sums.unbind(), contexts.unbind()[1:], strict=True):
+        _attend(windows, context, None, parts)
+        _add_up(squash_kernel, parts, scale, context, total, capsules, following)
+        context = following
+    return capsules, contexts, sums
+
+
+def differentiate(windows: Windows, contexts: Tensor, sums: Tensor, grad_capsules: Tensor, scale: float) -> Tensor:
+    """The gradient for the Σ α û of each iteration, from that for the capsules; shapes as in :func:`iterate`."""
+    parts = _make_parts(windows)
+    grads = torch.empty_like(sums)
+    grad_context = parts.new_empty(parts.shape[1:])
+    totals, targets = sums.unbind(), grads.unbind()
+    # The last capsules are the result; the others are part of every later context.
+    _add_up(unsquash_kernel, grad_capsules.contiguous()[None], scale, None, totals[-1], targets[-1], grad_context)
+    known = None
+    for r in range(len(totals) - 1, 0, -1):
+        _attend(windows, contexts[r], targets[r], parts)
+        _add_up(unsquash_kernel, parts, scale, known, totals[r - 1], targets[r - 1], grad_context)
+        known = grad_context
+    return grads
+
+
+def _make_parts(windows: Windows) -> Tensor:
+    """Room for the parts of a sum over windows: ``(n_parts, n_graphs, n_classes, capsule_size)``."""
     n_classes, _, _, size = windows.weight.shape
-    constants = windows.constants()
-    n_blocks = triton.cdiv(n_graphs, constants["GRAPHS"])
-    per_part = triton.cdiv(n_windows, max(1, _PROGRAMS // n_blocks))
-    n_parts = triton.cdiv(n_windows, per_part)
-    sums = windows.weight.new_empty(n_parts, n_graphs, n_classes, size)
-    with torch.cuda.device_of(sums):
-        _attend_kernel[(n_blocks, n_parts)](
-            *windows.arguments(),
-            None if context is None else context.contiguous(),
-            None if grad is None else grad.contiguous(),
-            sums,
-            per_part,
-            **constants,
-        )
-    return sums.sum(dim=0)
+    return windows.weight.new_empty(windows.layout().n_parts, windows.value.shape[0], n_classes, size)
+
+
+def _attend(windows: Windows, context: Tensor | None, grad: Tensor | None, parts: Tensor) -> None:
+    """Σ α û over windows, in parts, with α the leaky softmax of û·context over classes; without a context, of zeros.
+
+    With ``grad``, the gradient for that sum, Σ (∂loss/∂logit) û instead: the gradient for the context.
+    """
+    layout = windows.layout()
+    launch(
+        attend_kernel,
+        (layout.n_blocks, layout.n_parts, 1),
+        (*windows.tensors(), context, grad, parts),
+        (*windows.value.shape, layout.per_part, *layout.constants),
+    )
+
+
+def _add_up(kernel: Any, parts: Tensor, scale: float, *others: Tensor | None) -> None:
+    """Launch a kernel that adds the parts up, one program per capsule, and goes on from there."""
+    n_parts, n_graphs, n_classes, size = parts.shape
+    entries = _power_of_2(size)
+    launch(
+        kernel,
+        (n_graphs * n_classes, 1, 1),
+        (parts, *others, _as_tensor(scale, parts.dtype, parts.device)),
+        (n_parts, n_graphs * n_classes * size, size, entries, _SUM_ENTRIES // entries),
+    )
 
 
 def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,8 +199,10 @@ def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, 
     Parameters
     ----------
     windows : Windows
-    contexts, grads : Tensor (n_iterations, n_graphs, n_classes, capsule_size)
-        The context of each iteration, zero in the first, and the gradient for its Σ α û.
+    contexts : Tensor (n_iterations or more, n_graphs, n_classes, capsule_size)
+        The context of each iteration; the first is not read.
+    grads : Tensor (n_iterations, n_graphs, n_classes, capsule_size)
+        The gradient for the Σ α û of each.
 
     Returns
     -------
@@ -135,163 +210,19 @@ def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, 
     grad_weight : Tensor (n_classes, n_windows, k², capsule_size)
     """
     grad_value, grad_weight = torch.empty_like(windows.value), torch.empty_like(windows.weight)
-    with torch.cuda.device_of(grad_value):
-        _scatter_kernel[(grad_value.shape[1],)](
-            *windows.arguments(),
-            contexts.contiguous(),
-            grads.contiguous(),
-            grad_value,
-            grad_weight,
-            len(contexts),
-            ROWS=triton.next_power_of_2(windows.kernel_size**2),
-            **windows.constants(_MIN_PRODUCT),
-        )
+    n_graphs, n_windows = windows.value.shape
+    *constants, graphs = windows.layout().constants
+    launch(
+        scatter_kernel,
+        (n_windows, 1, 1),
+        (*windows.tensors(), contexts, grads, grad_value, grad_weight),
+        (
+            n_graphs,
+            n_windows,
+            grads.shape[0],
+            *constants,
+            max(_MIN_PRODUCT, graphs),
+            _power_of_2(windows.kernel_size**2),
+        ),
+    )
     return grad_value.T, grad_weight
-
-
-@triton.jit
-def _attend_kernel(
-    values,
-    permutations,
-    columns,
-    weight,
-    base,
-    n_graphs,
-    n_windows,
-    context,
-    grad,
-    sums,
-    per_part,
-    K: tl.constexpr,
-    PADDING: tl.constexpr,
-    N_CLASSES: tl.constexpr,
-    SIZE: tl.constexpr,
-    GRAPHS: tl.constexpr,
-    CLASSES: tl.constexpr,
-    ENTRIES: tl.constexpr,
-):
-    """One part of the sum over windows for one block of graphs; :func:`attend` says of what."""
-    graph = tl.program_id(0) * GRAPHS + tl.arange(0, GRAPHS)
-    y, entry, real = _axes(N_CLASSES, SIZE, CLASSES, ENTRIES)
-    there = real & (graph < n_graphs)[:, None, None]
-    place = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
-    if context is not None:
-        towards = tl.load(context + place, mask=there, other=0.0)
-    if grad is not None:
-        slope = tl.load(grad + place, mask=there, other=0.0)
-    total = tl.zeros([GRAPHS, CLASSES, ENTRIES], dtype=weight.dtype.element_ty)
-    first = tl.program_id(1) * per_part
-    for window in range(first, tl.minimum(first + per_part, n_windows)):
-        value, selection = _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows)
-        number = y.to(tl.int64) * n_windows + window
-        selected = _sum_selected(weight + number * (K * K * SIZE) + entry, real, selection, K, SIZE)
-        everywhere = tl.load(base + number * SIZE + entry, mask=real, other=0.0)
-        votes = (value - PADDING)[:, None, None] * selected + everywhere
-        if context is None:
-            total += votes / (N_CLASSES + 1)
-        else:
-            factor = _couple(votes, towards, y < N_CLASSES)
-            if grad is not None:
-                factor = _differentiate(votes, slope, factor)
-            total += factor * votes
-    part = tl.program_id(1).to(tl.int64) * n_graphs * N_CLASSES * SIZE
-    tl.store(sums + part + place, total, mask=there)
-
-
-@triton.jit
-def _scatter_kernel(
-    values,
-    permutations,
-    columns,
-    weight,
-    base,
-    n_graphs,
-    n_windows,
-    contexts,
-    grads,
-    grad_value,
-    grad_weight,
-    n_iterations,
-    ROWS: tl.constexpr,
-    K: tl.constexpr,
-    PADDING: tl.constexpr,
-    N_CLASSES: tl.constexpr,
-    SIZE: tl.constexpr,
-    GRAPHS: tl.constexpr,
-    CLASSES: tl.constexpr,
-    ENTRIES: tl.constexpr,
-):
-    """The gradients of one window; :func:`scatter` says which."""
-    window = tl.program_id(0)
-    y, entry, real = _axes(N_CLASSES, SIZE, CLASSES, ENTRIES)
-    number = y.to(tl.int64) * n_windows + window
-    corner = number * (K * K * SIZE) + entry
-    everywhere = tl.load(base + number * SIZE + entry, mask=real, other=0.0)
-    row = tl.arange(0, ROWS)
-    total = tl.zeros([ROWS, CLASSES * ENTRIES], dtype=weight.dtype.element_ty)
-    size = n_graphs * N_CLASSES * SIZE
-    for start in range(0, n_graphs, GRAPHS):
-        graph = start + tl.arange(0, GRAPHS)
-        there = real & (graph < n_graphs)[:, None, None]
-        place = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
-        value, selection = _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows)
-        selected = _sum_selected(weight + corner, real, selection, K, SIZE)
-        votes = (value - PADDING)[:, None, None] * selected + everywhere
-        grad_votes = tl.load(grads + place, mask=there, other=0.0) / (N_CLASSES + 1)
-        for r in range(1, n_iterations):
-            towards = tl.load(contexts + r * size + place, mask=there, other=0.0)
-            slope = tl.load(grads + r * size + place, mask=there, other=0.0)
-            coupling = _couple(votes, towards, y < N_CLASSES)
-            grad_votes += coupling * slope + _differentiate(votes, slope, coupling) * towards
-        own = tl.sum(tl.sum(selected * grad_votes, axis=2), axis=1)
-        tl.store(grad_value + graph.to(tl.int64) * n_windows + window, own, mask=graph < n_graphs)
-        # Adding to selected rows would need an order among graphs; a product with the whole capsules has one.
-        column = (selection[None, :] >> (row // K * 4)[:, None]) & 15
-        capsules = tl.where(column == (row % K)[:, None], value[None, :], PADDING)
-        flat = tl.reshape(grad_votes, [GRAPHS, CLASSES * ENTRIES])
-        total = tl.dot(capsules, flat, total, input_precision="ieee", out_dtype=total.dtype)
-    by_class = tl.reshape(total, [ROWS, CLASSES, ENTRIES])
-    tl.store(grad_weight + corner + (row * SIZE)[:, None, None], by_class, mask=real & (row < K * K)[:, None, None])
-
-
-@triton.jit
-def _axes(N_CLASSES: tl.constexpr, SIZE: tl.constexpr, CLASSES: tl.constexpr, ENTRIES: tl.constexpr):
-    """Class and entry along the last two of three axes, and which of the two there are."""
-    y = tl.arange(0, CLASSES)[None, :, None]
-    entry = tl.arange(0, ENTRIES)[None, None, :]
-    return y, entry, (y < N_CLASSES) & (entry < SIZE)
-
-
-@triton.jit
-def _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows):
-    """The value of each graph's capsule, and the columns that it selects, packed."""
-    place = graph.to(tl.int64) * n_windows + window
-    inside = graph < n_graphs
-    permutation = tl.load(permutations + place, mask=inside, other=0)
-    return tl.load(values + place, mask=inside, other=0.0), tl.load(columns + permutation)
-
-
-@triton.jit
-def _sum_selected(corner, real, selection, K: tl.constexpr, SIZE: tl.constexpr):
-    """The sum of the rows of W that each graph selects: ``(GRAPHS, CLASSES, ENTRIES)``."""
-    total = tl.load(corner + ((selection & 15) * SIZE)[:, None, None], mask=real, other=0.0)
-    for a in tl.static_range(1, K):
-        row = a * K + ((selection >> (4 * a)) & 15)
-        total += tl.load(corner + (row * SIZE)[:, None, None], mask=real, other=0.0)
-    return total
-
-
-@triton.jit
-def _couple(votes, context, real):
-    """α, the leaky softmax of û·context over classes: ``(GRAPHS, CLASSES, 1)``."""
-    logits = tl.where(real, tl.sum(votes * context, axis=2, keep_dims=True), float("-inf"))
-    top = tl.maximum(tl.max(logits, axis=1, keep_dims=True), 0.0)
-    shares = tl.exp(logits - top)
-    return shares / (tl.sum(shares, axis=1, keep_dims=True) + tl.exp(-top))
-
-
-@triton.jit
-def _differentiate(votes, grad, coupling):
-    """The gradient for the logits, α_y (û_y·grad_y - Σ α û·grad): ``(GRAPHS, CLASSES, 1)``."""
-    gain = tl.sum(votes * grad, axis=2, keep_dims=True)
-    return coupling * (gain - tl.sum(coupling * gain, axis=1, keep_dims=True))
