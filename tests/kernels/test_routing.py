@@ -91,6 +91,13 @@ def test_large_logits_do_not_overflow(monkeypatch, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_capsules_of_length_zero_have_gradient_zero(device):
+    value, permutation, weight = draw_problem(6, torch.float32, 3, 2, 1, 3, 3, 16, device)
+    problem = value, permutation, torch.zeros_like(weight).requires_grad_()
+    assert all((found == 0).all() for found in capsules_and_gradients(*problem, 3, 3, -0.1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_nan_stays_with_its_graph(device):
     value, permutation, weight = draw_problem(2, torch.float32, 3, 2, 1, 3, 3, 16, device)
     value = value.detach().clone()

@@ -8,10 +8,12 @@ from torch import Tensor
 
 from isocapsnet.functional import isomorphic_match, permutation_table
 from isocapsnet.functional.kernels import eager, import_kernel, pick_kernel
+from isocapsnet.nn import IsomorphicLayer
 
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 DEVICES = [
     pytest.param("cpu", marks=pytest.mark.skipif(import_kernel("cpu") is None, reason="numba is not installed")),
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")),
+    pytest.param("cuda", marks=CUDA),
 ]
 # (n_graphs, extra nodes beyond k, n_templates, stride): one window, odd sizes, rows longer than a vector.
 SHAPES = [(1, 0, 1, 1), (3, 4, 2, 1), (2, 9, 1, 2), (2, 17, 2, 3), (1, 20, 1, 1)]
@@ -132,6 +134,38 @@ def test_input_need_not_be_contiguous(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_results_do_not_depend_on_addresses(device):
+    generator = torch.Generator().manual_seed(0)
+    for k in (3, 5):
+        storage = torch.randn(1 + 3 * 16 * 16, generator=generator).to(device)
+        templates = torch.randn(1 + 2 * k * k, generator=generator).to(device)[1:].view(2, k, k)
+        shifted = storage[1:].view(3, 16, 16)
+        assert shifted.is_contiguous() and shifted.data_ptr() % 16 != 0
+        # In turns: what was compiled for one address must not be taken for another.
+        kernel = import_kernel(device)
+        for graphs in (shifted.clone(), shifted, shifted.clone()):
+            for found, expected in zip(
+                kernel.search(graphs, templates, 1), eager.search(graphs, templates, 1), strict=True
+            ):
+                torch.testing.assert_close(found, expected)
+
+
+@CUDA
+def test_a_layer_captured_as_a_graph_gives_the_same_bits():
+    for k in (3, 4, 5):
+        layer = IsomorphicLayer(2, k).cuda()
+        graphs, upstream = torch.randn(4, 16, 16).cuda(), torch.randn(4, 2, 17 - k, 17 - k).cuda()
+
+        def match_and_differentiate(layer=layer, graphs=graphs, upstream=upstream):
+            distance, permutation = layer(graphs)
+            return distance.detach(), permutation, *torch.autograd.grad(distance, layer.templates, upstream)
+
+        expected = match_and_differentiate()
+        torch.cuda.make_graphed_callables(layer, (torch.randn_like(graphs),))
+        assert all(map(torch.equal, match_and_differentiate(), expected))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("k", range(1, 7))
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
 def test_backward_equals_eager(device, k, needs):
@@ -140,14 +174,16 @@ def test_backward_equals_eager(device, k, needs):
         graphs = draw("weighted", (b, k + extra, k + extra), torch.float64, generator)
         templates = draw("weighted", (c, k, k), torch.float64, generator)
         distance, permutation = eager.search(graphs, templates, stride)
-        upstream = torch.randn(distance.shape[1:], generator=generator, dtype=torch.float64).expand_as(distance)
-        arguments = (upstream, distance, permutation, graphs, templates)
-        expected = eager.backward(*arguments, stride, *needs)
-        found = import_kernel(device).backward(*(x.to(device) for x in arguments), stride, *needs)
-        for mine, theirs in zip(found, expected, strict=True):
-            assert (mine is None) == (theirs is None)
-            if mine is not None:
-                torch.testing.assert_close(mine.cpu(), theirs)
+        arguments = (distance, permutation, graphs, templates)
+        for shape in (distance.shape, distance.shape[1:], ()):
+            upstream = torch.randn(shape, generator=generator, dtype=torch.float64)
+            expected = eager.backward(upstream.expand_as(distance), *arguments, stride, *needs)
+            on_device = (upstream.to(device).expand_as(distance), *(x.to(device) for x in arguments))
+            found = import_kernel(device).backward(*on_device, stride, *needs)
+            for mine, theirs in zip(found, expected, strict=True):
+                assert (mine is None) == (theirs is None)
+                if mine is not None:
+                    torch.testing.assert_close(mine.cpu(), theirs)
 
 
 @pytest.mark.parametrize("device", DEVICES)
