@@ -368,7 +368,7 @@ def check_shapes_that_are_not_graphs_are_refused(make):
 def check_labels_that_name_no_classes_are_refused(make):
     X, y = make_data()
     one, short, broken, unknown = np.zeros(N_GRAPHS), y[1:], y + 0.5, [None, *y[1:]]
-    refused = (one, "1 class"), (short, "23 labels"), (broken, "fractional"), (unknown, "no label")
+    refused = (one, r"1 class \(0\.0\)"), (short, "23 labels"), (broken, "fractional"), (unknown, "no label")
     for labels, sentence in refused:
         with pytest.raises(InputError, match=sentence):
             make().fit(X, labels)

@@ -1,5 +1,6 @@
 """What the networks share: the best epoch, memory, imports."""
 
+import signal
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_array_equal
+from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 
 from isocapsnet.models import MODELS, _batches, _network
@@ -42,6 +44,42 @@ def test_a_fit_ends_with_the_weights_of_its_best_epoch(monkeypatch, method, byte
     assert len(model.history_) - best == 4  # three epochs without a better one, and the module went back
     for name, tensor in model.module_.state_dict().items():
         assert_array_equal(tensor, snapshots.states[best][name])
+
+
+class AtTheFirstEpoch(Callback):
+    """Calls a function when the first epoch ends."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def on_epoch_end(self, net, **_):
+        self.function()
+
+
+def raise_interrupt():
+    raise KeyboardInterrupt
+
+
+def press_ctrl_c():
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_half_a_fit_is_none():
+    X, y = make_data()
+    model = MODELS["isocapsnet"](max_epochs=2, **SMALL).fit(X, y)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callbacks=[AtTheFirstEpoch(press_ctrl_c)]).fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_callback_may_end_a_fit_as_in_skorch():
+    X, y = make_data()
+    model = MODELS["isocapsnet"](max_epochs=9, **SMALL, callbacks=[AtTheFirstEpoch(raise_interrupt)]).fit(X, y)
+    assert len(model.history_) == 1
+    assert len(model.predict(X)) == len(X)
 
 
 class Watched(np.memmap):

@@ -27,8 +27,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
-        self._fit(*self._check_training(X, y))
-        return self
+        return self._fit_checked(*self._check_training(X, y))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)``, columns in the order of ``classes_``."""
@@ -73,6 +72,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
         self.n_nodes_in_ = graphs.shape[1]
         return graphs, codes
+
+    def _fit_checked(self, *arguments: Any) -> Self:
+        try:
+            self._fit(*arguments)
+        except BaseException:
+            del self.n_nodes_in_  # half a fit is none
+            raise
+        return self
 
     def _check_fitted(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "n_nodes_in_")

@@ -21,6 +21,7 @@ from isocapsnet._validation import InputError, check_graphs, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._distributed import build_net, join_processes
+from isocapsnet.models._interruption import interruptible
 from isocapsnet.models._optimizers import AdamW
 from isocapsnet.models._scaling import EdgeScaler, fit_scaler
 
@@ -128,7 +129,8 @@ class NetworkClassifier(GraphClassifier):
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             self.net_ = self._build_net(codes, device, graphs.subset(validation) if len(validation) else None)
-            self.net_.fit(graphs.subset(training), y=None)
+            with interruptible():
+                self.net_.fit(graphs.subset(training), y=None)
         self.module_ = self.net_.module_.eval()
         self.module_.zero_grad()  # gradients are as large as the module
         self.history_ = [
@@ -277,8 +279,7 @@ class SemiSupervisedNetwork(NetworkClassifier):
         unlabeled = None
         if X_unlabeled is not None:
             unlabeled = check_graphs(X_unlabeled, n_nodes=self.n_nodes_in_, name="X_unlabeled")
-        self._fit(graphs, codes, unlabeled)
-        return self
+        return self._fit_checked(graphs, codes, unlabeled)
 
 
 class _DivergenceGuard(Callback):
