@@ -102,12 +102,11 @@ def check_labels(y: ArrayLike, n_graphs: int, *, min_classes: int = 2) -> tuple[
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise InputError("y mixes label types that cannot be ordered; use one type for all labels.") from error
+    if len(classes) == 0:
+        raise InputError("y is empty.")
     if len(classes) < min_classes:
-        raise InputError(
-            f"y holds {len(classes)} class ({classes[0]!r}); a classifier needs at least {min_classes} classes."
-            if len(classes)
-            else "y is empty."
-        )
+        only = classes.tolist()[0]
+        raise InputError(f"y holds {len(classes)} class ({only!r}); a classifier needs at least {min_classes} classes.")
     return classes, codes.astype(np.int64)
 
 

@@ -92,6 +92,14 @@ def test_a_run_ends_with_a_table_and_a_results_folder_and_goes_on_where_it_stopp
     assert len(list(Store(tmp_path).records())) == 18
 
 
+def test_a_dry_run_leaves_nothing_behind(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    assert "6 jobs" in _succeed(
+        "benchmark", study, "--methods", "linear,constant", "--repeats", 1, "--dry-run", "--out", folder
+    )
+    assert not folder.exists()
+
+
 def test_records_hold_test_subjects_of_the_data_by_index_and_no_unlabelled_one(study: Path, tmp_path: Path) -> None:
     _succeed("benchmark", study, "--methods", "constant", "--repeats", 1, "--jobs", 0, "--out", tmp_path)
     data = BrainGraphs.load(study)

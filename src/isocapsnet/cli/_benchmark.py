@@ -6,8 +6,10 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -129,8 +131,12 @@ def _make_plan(
                 f"There is no covariate {column!r} to regress out; the data have {', '.join(known) or 'none'}."
             )
     repeats = options["repeats"] or (1 if options["protocol"] != "nested" else 2 if source is None else 5)
+    # A dry run leaves nothing behind.
+    folder = (
+        Path(click.get_current_context().with_resource(TemporaryDirectory())) if options["dry_run"] else options["out"]
+    )
     plan = Plan(
-        source=publish_study(data, options["out"], group=options["group"], use_series=use_series),
+        source=publish_study(data, folder, group=options["group"], use_series=use_series),
         methods=methods,
         protocol=Protocol(
             options["protocol"],
