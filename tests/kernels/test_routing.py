@@ -82,6 +82,19 @@ def test_routing_takes_non_contiguous_capsules_and_weights(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_results_do_not_depend_on_addresses(device):
+    value, permutation, weight = draw_problem(7, torch.float32, 4, 2, 1, 3, 3, 16, device)
+    storage = torch.cat([weight.new_zeros(1), weight.detach().flatten()])
+    shifted = storage[1:].view(weight.shape).requires_grad_()
+    assert shifted.is_contiguous() and weight.data_ptr() % 16 == 0 != shifted.data_ptr() % 16
+    # Back and forth: what was compiled for one address must not be taken for the other.
+    expected, *others = (capsules_and_gradients(value, permutation, w, 3, 3, -0.1) for w in (weight, shifted, weight))
+    for other in others:
+        for mine, theirs in zip(other, expected, strict=True):
+            torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_large_logits_do_not_overflow(monkeypatch, device):
     value, permutation, weight = draw_problem(2, torch.float64, 5, 3, 1, 3, 3, 8, device)
     problem = value, permutation, (weight.detach() * 1e3).requires_grad_()
