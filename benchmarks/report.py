@@ -302,8 +302,8 @@ gradients flow through the winner alone.
 Routing makes the votes anew in every iteration, a window's weights in the nearest cache while the graphs pass by,
 instead of storing graphs × classes × windows × capsule size of them.
 
-On a GPU the host is the limit at small sizes. The match is one launch forward and two backward, routing thirteen in
-all, each of them found in one look-up: Triton's own search for compiled code takes longer than most of the kernels.
+On a GPU the host is the limit at small sizes. Up to k = 5 the match is one launch forward and two backward, routing
+thirteen in all, their compiled code found in one look-up: Triton's own takes longer than most of the kernels.
 
 Results do not depend on the number of threads. The CPU kernels follow `torch.set_num_threads`. A template size that is
 used for the first time on a machine is compiled once, for about three seconds, and cached.
