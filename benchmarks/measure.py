@@ -23,10 +23,14 @@ import torch
 
 from isocapsnet import functional
 from isocapsnet.functional.kernels import eager
-from literal import literal_match, literal_route
+from literal import contracted_route, literal_match, literal_route
 
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
+LITERAL_MATCH = {
+    "isocapsnet.functional.isomorphic_match": literal_match,
+    "isocapsnet.nn.isomorphic.isomorphic_match": literal_match,
+}
 # What stands in for what, so that the same code runs the literal equations, plain torch, or the fused kernels.
 KERNELS: dict[str, dict[str, Any]] = {
     "fused": {},
@@ -34,11 +38,8 @@ KERNELS: dict[str, dict[str, Any]] = {
         "isocapsnet.functional.isomorphic.pick_kernel": lambda graphs, templates: eager,
         "isocapsnet.functional.capsule.pick_routing": lambda weight: None,
     },
-    "literal": {
-        "isocapsnet.functional.isomorphic_match": literal_match,
-        "isocapsnet.nn.isomorphic.isomorphic_match": literal_match,
-        "isocapsnet.functional.route": literal_route,
-    },
+    "literal": LITERAL_MATCH | {"isocapsnet.functional.route": literal_route},
+    "contracted": LITERAL_MATCH | {"isocapsnet.functional.route": contracted_route},
 }
 
 
