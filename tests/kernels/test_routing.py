@@ -111,6 +111,15 @@ def test_capsules_of_length_zero_have_gradient_zero(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_no_graphs_have_no_capsules_and_no_gradient(device):
+    capsules, grad_value, grad_weight = capsules_and_gradients(
+        *draw_problem(8, torch.float32, 0, 2, 1, 3, 3, 16, device), 3, 3, -0.1
+    )
+    assert capsules.shape == (0, 2, 16) and grad_value.shape == (0, 1, 3, 3)
+    assert (grad_weight == 0).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_nan_stays_with_its_graph(device):
     value, permutation, weight = draw_problem(2, torch.float32, 3, 2, 1, 3, 3, 16, device)
     value = value.detach().clone()

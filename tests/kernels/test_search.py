@@ -131,6 +131,23 @@ def test_input_need_not_be_contiguous(device):
     graphs, templates = base[::2, ::2, ::2].transpose(1, 2), torch.randn(5, 5, 6).permute(2, 1, 0)[::3]
     assert not graphs.is_contiguous() and not templates.is_contiguous()
     assert_equal_search(import_kernel(device), graphs, templates, 1, device)
+    largest = torch.randn(8, 8, 2).permute(2, 0, 1)  # its rows are as long as those of the kernel's own table
+    assert_equal_search(import_kernel(device), graphs[:, :9, :9], largest, 1, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("n_graphs", "n_templates"), [(0, 2), (3, 0)])
+def test_nothing_to_match_gives_nothing_and_no_gradient(device, n_graphs, n_templates):
+    graphs, templates = torch.randn(n_graphs, 9, 9, device=device), torch.randn(n_templates, 4, 4, device=device)
+    for kernel in (import_kernel(device), eager):
+        distance, permutation = kernel.search(graphs, templates, 1)
+        assert distance.shape == permutation.shape == (n_graphs, n_templates, 6, 6)
+        for grad, of in zip(
+            kernel.backward(distance, distance, permutation, graphs, templates, 1, True, True),
+            (graphs, templates),
+            strict=True,
+        ):
+            assert torch.equal(grad, torch.zeros_like(of))
 
 
 @CUDA

@@ -97,7 +97,8 @@ def _flat(graphs: Tensor) -> np.ndarray:
 def _on_grid(templates: Tensor, padding: int) -> np.ndarray:
     """Templates behind ``padding`` empty nodes, in rows of the tables' stride: ``(n_templates, 64)``."""
     margins = [padding, STRIDE - templates.shape[-1] - padding]
-    return torch.nn.functional.pad(templates.detach(), margins * 2).flatten(1).numpy()
+    # Without margins, at k = 8, the strides would stay as they are.
+    return torch.nn.functional.pad(templates.detach().contiguous(), margins * 2).flatten(1).numpy()
 
 
 @njit(cache=True, nogil=True)

@@ -98,7 +98,7 @@ def attend(windows: Windows, context: Tensor | None, grad: Tensor | None = None)
     n_graphs = windows.excess.shape[1]
     n_classes, _, _, size = windows.weight.shape
     sums = windows.weight.new_empty(_CHUNKS, n_graphs, n_classes, size)
-    none = sums[:0, 0]
+    none = sums.new_empty(0, n_classes, size)
     arguments = (
         *windows.arrays(),
         n_classes,

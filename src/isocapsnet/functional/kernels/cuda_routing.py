@@ -93,7 +93,7 @@ def _lay_out(n_graphs: int, n_windows: int, kernel_size: int, padding: float, n_
     classes, entries = _power_of_2(n_classes), _power_of_2(size)
     graphs = min(_power_of_2(n_graphs), _BLOCK_ENTRIES // (classes * entries))
     n_blocks = triton.cdiv(n_graphs, graphs)
-    per_part = triton.cdiv(n_windows, max(1, _PROGRAMS // n_blocks))
+    per_part = triton.cdiv(n_windows, max(1, _PROGRAMS // max(1, n_blocks)))
     constants = (kernel_size, padding, n_classes, size, classes, entries, graphs)
     return _Layout(n_blocks, triton.cdiv(n_windows, per_part), per_part, constants)
 

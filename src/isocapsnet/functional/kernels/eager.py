@@ -95,7 +95,7 @@ def backward(
     grad_graphs = torch.zeros_like(graphs, memory_format=torch.contiguous_format) if needs_graphs else None
     grad_windows = windows_of(grad_graphs, k, stride) if grad_graphs is not None else None
     grad_templates = torch.zeros_like(templates) if needs_templates else None
-    step = max(1, _CHUNK_VALUES // max(1, windows[0].numel()))
+    step = max(1, _CHUNK_VALUES // max(1, windows.shape[1:].numel()))
     for start in range(0, len(graphs), step):
         chunk = slice(start, start + step)
         for i in range(n_templates):
