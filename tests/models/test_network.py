@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 
+from isocapsnet._validation import InputError
 from isocapsnet.models import MODELS, _batches, _network
 
 SMALL = {"kernel_size": 3, "decoder_sizes": (16,), "tolerance": 0, "random_state": 0}
@@ -46,8 +47,8 @@ def test_a_fit_ends_with_the_weights_of_its_best_epoch(monkeypatch, method, byte
         assert_array_equal(tensor, snapshots.states[best][name])
 
 
-class AtTheFirstEpoch(Callback):
-    """Calls a function when the first epoch ends."""
+class AtEveryEpoch(Callback):
+    """Calls a function when an epoch ends."""
 
     def __init__(self, function):
         self.function = function
@@ -69,15 +70,47 @@ def test_half_a_fit_is_none():
     model = MODELS["isocapsnet"](max_epochs=2, **SMALL).fit(X, y)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        model.set_params(callbacks=[AtTheFirstEpoch(press_ctrl_c)]).fit(X, y)
+        model.set_params(callbacks=[AtEveryEpoch(press_ctrl_c)]).fit(X, y)
     with pytest.raises(NotFittedError):
         model.predict(X)
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+class ThenBreaksDown(AtEveryEpoch):
+    """Presses the key, and cannot cope with a fit that ended early."""
+
+    def on_train_end(self, net, **_):
+        raise RuntimeError("a consequence")
+
+
+def test_a_key_that_was_pressed_is_not_hidden_by_what_came_of_it():
+    with pytest.raises(KeyboardInterrupt):
+        MODELS["isocapsnet"](max_epochs=9, **SMALL, callbacks=[ThenBreaksDown(press_ctrl_c)]).fit(*make_data())
+
+
+def test_a_handler_of_the_users_own_decides_whether_a_fit_goes_on():
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        model = MODELS["isocapsnet"](max_epochs=2, **SMALL, callbacks=[AtEveryEpoch(press_ctrl_c)])
+        model.fit(*make_data())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(pressed) == len(model.history_) == 2
+
+
+def test_refused_unlabelled_graphs_leave_an_earlier_fit_as_it_was():
+    X, y = make_data()
+    model = MODELS["isocapsnet"](max_epochs=1, **SMALL).fit(X, y)
+    predicted = model.predict(X)
+    with pytest.raises(InputError, match="X_unlabeled"):
+        model.fit(X, np.where(y == 0, "a", "b"), X_unlabeled=X[:, :8, :8])
+    assert_array_equal(model.predict(X), predicted)
+
+
 def test_a_callback_may_end_a_fit_as_in_skorch():
     X, y = make_data()
-    model = MODELS["isocapsnet"](max_epochs=9, **SMALL, callbacks=[AtTheFirstEpoch(raise_interrupt)]).fit(X, y)
+    model = MODELS["isocapsnet"](max_epochs=9, **SMALL, callbacks=[AtEveryEpoch(raise_interrupt)]).fit(X, y)
     assert len(model.history_) == 1
     assert len(model.predict(X)) == len(X)
 

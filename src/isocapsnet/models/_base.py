@@ -66,16 +66,18 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     # -- shared helpers -------------------------------------------------------------------------------------
 
-    def _check_training(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def _check_training(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+        """Graphs, classes and codes; what was fitted before stays as it is, should any input be refused."""
         graphs = check_graphs(X, min_graphs=2)
         self._check_parameters(graphs.shape[1])
-        self.classes_, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
-        self.n_nodes_in_ = graphs.shape[1]
-        return graphs, codes
+        return graphs, *check_labels(y, len(graphs), min_classes=self._min_classes)
 
-    def _fit_checked(self, *arguments: Any) -> Self:
+    def _fit_checked(
+        self, X: NDArray[Any], classes: NDArray[Any], codes: NDArray[np.int64], *others: NDArray[Any] | None
+    ) -> Self:
+        self.classes_, self.n_nodes_in_ = classes, X.shape[1]
         try:
-            self._fit(*arguments)
+            self._fit(X, codes, *others)
         except BaseException:
             del self.n_nodes_in_  # half a fit is none
             raise

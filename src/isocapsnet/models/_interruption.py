@@ -13,7 +13,7 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end if the key was pressed inside, whoever caught it there."""
+    """Raise KeyboardInterrupt at the end if the key raised one inside, whoever caught it and whatever came of that."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield  # only the main thread hears of the key
@@ -22,13 +22,16 @@ def interruptible() -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        pressed = True
-        before(number, frame)
+        try:
+            before(number, frame)  # a handler of the user's own may have the fit go on
+        except KeyboardInterrupt:
+            pressed = True
+            raise
 
-    signal.signal(signal.SIGINT, note)
     try:
+        signal.signal(signal.SIGINT, note)
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
+        if pressed:
+            raise KeyboardInterrupt

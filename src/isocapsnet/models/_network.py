@@ -276,11 +276,11 @@ class SemiSupervisedNetwork(NetworkClassifier):
         y : array-like (n_graphs,)
         X_unlabeled : array-like (n_unlabeled, n_nodes, n_nodes), optional
         """
-        graphs, codes = self._check_training(X, y)
+        graphs, classes, codes = self._check_training(X, y)
         unlabeled = None
         if X_unlabeled is not None:
-            unlabeled = check_graphs(X_unlabeled, n_nodes=self.n_nodes_in_, name="X_unlabeled")
-        return self._fit_checked(graphs, codes, unlabeled)
+            unlabeled = check_graphs(X_unlabeled, n_nodes=graphs.shape[1], name="X_unlabeled")
+        return self._fit_checked(graphs, classes, codes, unlabeled)
 
 
 class _DivergenceGuard(Callback):
