@@ -4,8 +4,9 @@ A primary capsule made from a permutation has two distinct values only, one on t
 selects and the padding γ on the other k² - k. :class:`PermutationCapsules` keeps it in that form, so that a vote
 Wᵀm costs the sum of k rows of W instead of a k²-wide product. Dense capsules are handled by the direct form.
 
-Routing is written once, in :func:`dynamic_routing`. Its logits are β = û·(c⁽¹⁾ + … + c⁽ʳ⁾), so the state between
-iterations is one vector per class, the *context*, and an iteration is one call of ``attend(context)``.
+Routing is :func:`dynamic_routing`. Its logits are β = û·(c⁽¹⁾ + … + c⁽ʳ⁾), so the state between iterations is one
+vector per class, the *context*, and an iteration is one call of ``attend(context)``. A GPU's kernel has the same loop
+of its own.
 """
 
 from collections.abc import Callable
