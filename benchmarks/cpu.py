@@ -176,7 +176,7 @@ def measure_scaling(measure: Measure) -> dict[str, list[dict[str, Any]]]:
     }
     result: dict[str, list[dict[str, Any]]] = {}
     for name, values in sweeps.items():
-        found = measure.compare("match", {str(value): {name: value} for value in values})
+        found = measure.compare("match", {str(value): {name: value, "repeats": 20} for value in values})
         result[name] = [{"value": value, **found[str(value)]} for value in values]
         print(f"{name}: " + ", ".join(f"{row['value']}: {row['seconds'] * 1e3:.1f} ms" for row in result[name]))
     return result
