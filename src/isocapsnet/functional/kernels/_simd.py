@@ -9,6 +9,7 @@ the machine. A vector holds 64 bytes; on narrower machines LLVM splits it. Array
 import math
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, njit, types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
+
+from isocapsnet.functional.kernels._stale import forget_stale_code
 
 VECTOR_BYTES = 64
 
@@ -395,3 +398,7 @@ def empty(n: int, like: Any) -> Any:
     array = np.empty((n + 1) * lanes(like), dtype=like.dtype)
     offset = (-array.ctypes.data % VECTOR_BYTES) // like.itemsize
     return array[offset : offset + n * lanes(like)]
+
+
+if (_kept := empty.stats.cache_path) is not None:  # the folder of all kernels
+    forget_stale_code(Path(_kept))
