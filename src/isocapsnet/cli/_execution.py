@@ -30,7 +30,6 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     """
     folder: Path = options["out"]
     store = Store(folder)
-    store.remove_leftovers()
     tasks = plan.tasks(folder)
     remaining, records = split_finished(tasks, store)
     untried = [task for task in remaining if store.load_error(task.job) is None]
@@ -43,6 +42,7 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     )
     if options["dry_run"]:
         return None
+    store.remove_leftovers()
     if not wanted:
         return _tabulate_stored(tasks, store)
     try:
