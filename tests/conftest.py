@@ -1,6 +1,7 @@
-"""One thread per process, fixed examples, and the folder of real data."""
+"""One thread per process, fixed examples, Ctrl-C, and the folder of real data."""
 
 import os
+import signal
 from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -13,6 +14,8 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("isocapsnet", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("isocapsnet")
+# A suite that is started in the background ignores Ctrl-C, and so would all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
