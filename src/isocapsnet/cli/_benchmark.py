@@ -131,10 +131,9 @@ def _make_plan(
                 f"There is no covariate {column!r} to regress out; the data have {', '.join(known) or 'none'}."
             )
     repeats = options["repeats"] or (1 if options["protocol"] != "nested" else 2 if source is None else 5)
-    # A dry run leaves nothing behind.
-    folder = (
-        Path(click.get_current_context().with_resource(TemporaryDirectory())) if options["dry_run"] else options["out"]
-    )
+    folder = options["out"]
+    if options["dry_run"]:  # leaves nothing behind
+        folder = Path(click.get_current_context().with_resource(TemporaryDirectory()))
     plan = Plan(
         source=publish_study(data, folder, group=options["group"], use_series=use_series),
         methods=methods,
