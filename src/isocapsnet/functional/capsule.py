@@ -209,9 +209,7 @@ class _FusedRouting(torch.autograd.Function):
         kernel: ModuleType,
     ) -> Tensor:
         windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
-        zeros = partial(weight.new_zeros, len(value), weight.shape[0], weight.shape[-1])
-        iterate = getattr(kernel, "iterate", None) or partial(_iterate, kernel, zeros)
-        capsules, contexts, sums = iterate(windows, iterations, scale)
+        capsules, contexts, sums = kernel.iterate(windows, iterations, scale)
         *tensors, _, _ = windows
         ctx.save_for_backward(contexts, sums, *tensors)
         ctx.arguments = padding, kernel_size, scale, kernel, value.shape, weight.shape
@@ -223,45 +221,10 @@ class _FusedRouting(torch.autograd.Function):
         contexts, sums, *tensors = ctx.saved_tensors
         padding, kernel_size, scale, kernel, shape, weight_shape = ctx.arguments
         windows = kernel.Windows(*tensors, padding, kernel_size)
-        differentiate = getattr(kernel, "differentiate", None) or partial(_differentiate, kernel)
-        grads = differentiate(windows, contexts, sums, grad_capsules, scale)
+        grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
         grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
         grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph lie apart
         return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
-
-
-def _iterate(
-    kernel: ModuleType, zeros: Callable[[], Tensor], windows: Any, iterations: int, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The capsules, and the context and Σ α û of each iteration ``(iterations, n_graphs, n_classes, capsule_size)``."""
-    contexts: list[Tensor] = []
-    sums: list[Tensor] = []
-
-    def attend(context: Tensor) -> Tensor:
-        sums.append(kernel.attend(windows, context if contexts else None))
-        contexts.append(context)
-        return sums[-1]
-
-    capsules = dynamic_routing(attend, zeros(), iterations, scale)
-    return capsules, torch.stack(contexts), torch.stack(sums)
-
-
-def _differentiate(
-    kernel: ModuleType, windows: Any, contexts: Tensor, sums: Tensor, grad_capsules: Tensor, scale: float
-) -> Tensor:
-    """The gradient for the Σ α û of each iteration, from that for the capsules."""
-    grads = torch.empty_like(sums)
-    grad_context = torch.zeros_like(grad_capsules)
-    for r in reversed(range(len(sums))):
-        # The last capsules are the result; the others are part of every later context.
-        grad = grad_capsules if r == len(sums) - 1 else grad_context
-        with torch.enable_grad():
-            total = sums[r].detach().requires_grad_()
-            agreement = (squash(scale * total) * grad).sum()  # a number: torch imports sympy to differentiate a tensor
-        (grads[r],) = torch.autograd.grad(agreement, total)
-        if r > 0:
-            grad_context += kernel.attend(windows, contexts[r], grads[r])
-    return grads
 
 
 _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -1,9 +1,9 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``attend`` and ``scatter`` as in
-:mod:`~isocapsnet.functional.kernels.cpu_routing`, or, instead of ``attend``, all iterations as in
-:mod:`~isocapsnet.functional.kernels.cuda_routing`. They import their compilers, so they are imported when picked.
+:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``iterate``,
+``differentiate`` and ``scatter`` as in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers,
+so they are imported when picked.
 """
 
 import warnings

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isocapsnet.functional.capsule import dynamic_routing, squash
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._cpu_votes import attend_chunks, scatter_windows
 from isocapsnet.functional.kernels._threads import parallel_ranges
@@ -78,6 +79,38 @@ def fits(weight: Tensor) -> bool:
     """Whether the kernels take these weights: a capsule must fill whole vectors."""
     size = weight.shape[-1] * weight.element_size()
     return weight.dtype in (torch.float32, torch.float64) and size % simd.VECTOR_BYTES == 0
+
+
+def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The capsules, and the context and Σ α û of each iteration ``(iterations, n_graphs, n_classes, capsule_size)``."""
+    contexts: list[Tensor] = []
+    sums: list[Tensor] = []
+
+    def attend_next(context: Tensor) -> Tensor:
+        sums.append(attend(windows, context if contexts else None))
+        contexts.append(context)
+        return sums[-1]
+
+    n_classes, _, _, size = windows.weight.shape
+    zeros = windows.weight.new_zeros(windows.excess.shape[1], n_classes, size)
+    capsules = dynamic_routing(attend_next, zeros, iterations, scale)
+    return capsules, torch.stack(contexts), torch.stack(sums)
+
+
+def differentiate(windows: Windows, contexts: Tensor, sums: Tensor, grad_capsules: Tensor, scale: float) -> Tensor:
+    """The gradient for the Σ α û of each iteration, from that for the capsules."""
+    grads = torch.empty_like(sums)
+    grad_context = torch.zeros_like(grad_capsules)
+    for r in reversed(range(len(sums))):
+        # The last capsules are the result; the others are part of every later context.
+        grad = grad_capsules if r == len(sums) - 1 else grad_context
+        with torch.enable_grad():
+            total = sums[r].detach().requires_grad_()
+            agreement = (squash(scale * total) * grad).sum()  # a number: torch imports sympy to differentiate a tensor
+        (grads[r],) = torch.autograd.grad(agreement, total)
+        if r > 0:
+            grad_context += attend(windows, contexts[r], grads[r])
+    return grads
 
 
 def attend(windows: Windows, context: Tensor | None, grad: Tensor | None = None) -> Tensor:
