@@ -212,12 +212,12 @@ def test_geometric_data_that_do_not_fit(study, change, sentence):
     ("text", "sentence"),
     [
         ("<graphml><graph>", "not readable as GraphML"),
-        ("<graphml></graphml>", "holds no graph"),
+        ("<graphml></graphml>", "holds 0 graphs"),
         ("<graphml><graph/></graphml>", "no nodes"),
         ('<graphml><graph><node id="1"/><edge source="1" target="2"/></graph></graphml>', "unknown node '2'"),
         ('<!DOCTYPE x [<!ENTITY a "b">]><graphml><graph><node id="&a;"/></graph></graphml>', "not readable as GraphML"),
         (
-            '<graphml><key id="d" for="edge" attr.name="length"/><graph/></graphml>',
+            '<graphml><key id="d" for="edge" attr.name="length"/><graph><node id="1"/></graph></graphml>',
             "edge attributes length but none of",
         ),
     ],
@@ -397,6 +397,6 @@ def test_a_file_that_the_system_will_not_read(tmp_path, study, monkeypatch):
     def deny(*arguments, **options):
         raise PermissionError(13, "Permission denied", "study.npz")
 
-    monkeypatch.setattr("zipfile.ZipFile.__init__", deny)
+    monkeypatch.setattr("isocapsnet.datasets.readers.read_archive", deny)
     with pytest.raises(InputError, match=r"study.npz cannot be read \(Permission denied\)"):
         load_graphs(tmp_path / "study.npz")

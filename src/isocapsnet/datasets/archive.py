@@ -5,14 +5,16 @@ array can be mapped by its offset in the file, which ``numpy.load`` does not do 
 """
 
 import hashlib
+import io
 import os
 import shutil
 import struct
+import time
 import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +24,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.formats.npy import read_header, read_npy
+from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 
 _ALIGNMENT = 64
 _LOCAL_HEADER_BYTES = 30
@@ -32,6 +36,7 @@ _PADDING_FIELD = 0xD935
 _MAPPED_BYTES = 1 << 20
 # A compressed archive larger than this is unpacked into the cache once instead of into memory every time.
 _COMPRESSED_IN_MEMORY_BYTES = 256 << 20
+_LEFTOVER_SECONDS = 3600
 
 
 def cache_folder() -> Path:
@@ -60,20 +65,79 @@ def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
                 npy.write_array(member, array, allow_pickle=False)
 
 
-def read_archive(path: Path) -> dict[str, NDArray[Any]]:
+def read_archive(path: Path, limit: ReadLimit | None = None) -> dict[str, NDArray[Any]]:
     """Read all arrays of an npz by name, large ones as read-only memory maps.
 
-    A large compressed archive is unpacked once into the cache folder and mapped there.
+    A large compressed archive is unpacked once into the cache folder and mapped there. The checksum of every member is
+    verified, of a mapped one when the file is first read in this state.
     """
+    limit = limit or ReadLimit()
+    arrays, facts = parse("npz", path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
+    if facts["is_packed"]:
+        return read_archive(_unpacked(path, limit), limit)
+    for name, (dtype, shape, order, start) in facts["mapped"].items():
+        arrays[name] = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=tuple(shape), order=order)
+    return {name: arrays[name] for name in facts["names"]}
+
+
+def parse_archive(path: Path, limit: ReadLimit, *, in_memory: int) -> Parsed:
+    """The small arrays of an npz, and where in the file the large ones are; runs in the isolated process.
+
+    ``is_packed`` says that more than ``in_memory`` bytes are compressed, and nothing was read.
+    """
+    with _open_zip(path) as archive:
+        members = _list_members(path, archive)
+        compressed = sum(info.file_size for info in members.values() if info.compress_type != zipfile.ZIP_STORED)
+        if compressed > in_memory:
+            return {}, {"is_packed": True}
+        arrays, mapped = {}, {}
+        for name, info in members.items():
+            where = f"{path.name}: the array {name}"
+            if info.compress_type == zipfile.ZIP_STORED and info.file_size >= _MAPPED_BYTES:
+                mapped[name] = _locate(path, archive, info, where)
+            else:
+                limit.check(info.file_size, where)
+                arrays[name] = read_npy(io.BytesIO(archive.read(info)), info.file_size, where, limit)
+                limit.take(arrays[name].nbytes, where)
+        return arrays, {"is_packed": False, "names": list(members), "mapped": mapped}
+
+
+def unpack_archive(path: Path, limit: ReadLimit, *, target: str) -> Parsed:
+    """Write the arrays of a compressed npz uncompressed to ``target``; runs in the isolated process."""
+    with _open_zip(path) as archive, zipfile.ZipFile(target, "w") as unpacked:
+        members = _list_members(path, archive)
+        limit.check(sum(info.file_size for info in members.values()), path.name)
+        for name, info in members.items():
+            aligned = _aligned_member(unpacked, name)
+            with archive.open(info) as source, unpacked.open(aligned, "w", force_zip64=True) as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
+    return {}, {}
+
+
+@contextmanager
+def _open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-            compressed = sum(info.file_size for info in members if info.compress_type != zipfile.ZIP_STORED)
-            if compressed > _COMPRESSED_IN_MEMORY_BYTES:
-                return read_archive(_unpacked(path, archive, members))
-            return {info.filename.removesuffix(".npy"): _read_member(path, archive, info) for info in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise InputError(f"{path.name} is not a readable .npz file ({error}); it may be incomplete.") from error
+
+
+def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """The arrays of an archive by name; refuses what numpy does not write."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name == info.filename:
+            continue
+        if name in members:
+            raise InputError(f"{path.name} holds the array {name} twice; write the file again.")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
+            raise InputError(
+                f"{path.name}: the array {name} is encrypted or compressed in a way that numpy never uses."
+            )
+        members[name] = info
+    return members
 
 
 def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
@@ -85,42 +149,54 @@ def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    try:
-        return _read_or_map(path, archive, info)
-    except (ValueError, MemoryError) as error:
-        raise InputError(
-            f"{path.name}: the array {info.filename.removesuffix('.npy')} cannot be read ({error}); "
-            "save numbers and texts only, without pickled objects."
-        ) from error
-
-
-def _read_or_map(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+def _locate(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> tuple[str, Any, str, int]:
+    """Type, shape, memory order and offset of a member that can be mapped, once its checksum is right."""
     with archive.open(info) as member:
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size < _MAPPED_BYTES:
-            return npy.read_array(member, allow_pickle=False)
-        version = npy.read_magic(member)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, is_fortran, dtype = read_header(member)
-        header_bytes = member.tell()
-    if dtype.hasobject:
-        raise ValueError("object array")
+        header = read_header(member, where)  # type: ignore[arg-type]
     with path.open("rb") as file:
         file.seek(info.header_offset + 26)
         name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
-    start = info.header_offset + _LOCAL_HEADER_BYTES + name_bytes + extra_bytes + header_bytes
-    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape, order="F" if is_fortran else "C")
+        start = info.header_offset + _LOCAL_HEADER_BYTES + name_bytes + extra_bytes
+        if header.n_bytes + header.data_bytes != info.file_size:
+            raise InputError(f"{where} declares {header.data_bytes} bytes of data, which is not what the file holds.")
+        _verify(file, start, info, where)
+    return header.dtype.str, header.shape, header.order, start + header.n_bytes
 
 
-def _unpacked(path: Path, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Path:
+#: Checksums that were right: of this member of a file with this inode, size and time of change.
+_VERIFIED: set[tuple[int, ...]] = set()
+
+
+def _verify(file: IO[bytes], start: int, info: zipfile.ZipInfo, where: str) -> None:
+    """Compare a stored member with its checksum, unless that was done since the file was last changed."""
+    state = os.fstat(file.fileno())
+    key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, start, info.file_size, info.CRC)
+    if key in _VERIFIED:
+        return
+    file.seek(start)
+    checksum, left = 0, info.file_size
+    while left and (block := file.read(min(left, 1 << 20))):
+        checksum, left = zlib.crc32(block, checksum), left - len(block)
+    if left or checksum != info.CRC:
+        raise InputError(f"{where} does not match its checksum; the file is damaged, so copy or convert it again.")
+    _VERIFIED.add(key)
+
+
+def _unpacked(path: Path, limit: ReadLimit) -> Path:
     """The uncompressed twin of a compressed archive, written into the cache on first use."""
     with path.open("rb") as compressed:
         digest = hashlib.file_digest(compressed, "sha256").hexdigest()
     twin = cache_folder() / "unpacked" / f"{digest}.npz"
+    _remove_leftovers(twin.parent)
     if not twin.exists():
-        with replacing(twin) as file, zipfile.ZipFile(file, "w") as unpacked:
-            for info in members:
-                aligned = _aligned_member(unpacked, info.filename.removesuffix(".npy"))
-                with archive.open(info) as source, unpacked.open(aligned, "w", force_zip64=True) as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
+        with replacing(twin) as file:
+            parse("unpack", path, limit, target=file.name)
     return twin
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process was writing; anything younger may belong to a process that lives."""
+    for partial in folder.glob(".*.npz.*"):
+        with suppress(OSError):
+            if time.time() - partial.stat().st_mtime > _LEFTOVER_SECONDS:
+                partial.unlink()

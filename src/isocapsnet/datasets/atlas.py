@@ -25,13 +25,14 @@ class Atlas:
         self.node_names = tuple(map(str, node_names))
         self.coordinates: NDArray[np.float32] | None = None
         if coordinates is not None:
-            self.coordinates = np.array(coordinates, dtype=np.float32)
-            self.coordinates.flags.writeable = False
-            if self.coordinates.shape != (len(self), 3):
+            values = np.asarray(coordinates)
+            if values.shape != (len(self), 3) or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
                 raise InputError(
-                    f"The atlas names {len(self)} nodes but its coordinates have shape {self.coordinates.shape}; "
-                    "each node needs x, y and z."
+                    f"The atlas names {len(self)} nodes but its coordinates are {values.dtype} of shape "
+                    f"{values.shape}; each node needs numbers x, y and z."
                 )
+            self.coordinates = values.astype(np.float32)
+            self.coordinates.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.node_names)

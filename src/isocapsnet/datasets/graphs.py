@@ -220,12 +220,12 @@ class BrainGraphs:
         arrays = read_archive(path)
         if not is_saved(arrays):
             raise InputError(f"{path.name} was not saved by BrainGraphs.save; read it with load_graphs.")
-        return cls.from_arrays(arrays)
+        return cls.from_arrays(arrays, path.name)
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of :meth:`save`, on the arrays of the archive."""
-        arguments, digest = from_arrays(arrays)
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
+        """The inverse of :meth:`save`, on the arrays of the archive ``where``."""
+        arguments, digest = from_arrays(arrays, where)
         data = cls(**arguments)
         data.__dict__["_saved_digest"] = digest
         return data
@@ -294,10 +294,14 @@ def _check_codes(
         raise InputError(f"There are {n_graphs} graphs but {len(labels)} labels.")
     if label_names is None:
         return encode_labels(labels)
-    codes = np.array(labels, dtype=np.int64)
-    if codes.ndim != 1 or codes.min(initial=-1) < -1 or codes.max(initial=-1) >= len(label_names):
+    codes = np.asarray(labels)
+    is_index = codes.ndim == 1 and codes.dtype.kind in "iu"
+    if not is_index or codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(label_names):
         raise InputError(f"Labels must be -1 or indices into the {len(label_names)} label names.")
-    return codes, tuple(map(str, label_names))
+    names = tuple(map(str, label_names))
+    if len(set(names)) < len(names):
+        raise InputError(f"The label names {', '.join(names[:8])} are not all different.")
+    return codes.astype(np.int64), names
 
 
 def _check_covariates(covariates: pd.DataFrame, subjects: NDArray[np.str_]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from isocapsnet.datasets.formats.pickles import find_folds, read_folds
 from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
 from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.storage import is_saved
 from isocapsnet.datasets.study import Findings, ReadOptions, Study, assemble
 
@@ -36,6 +37,7 @@ def load_graphs(
     exclude: Sequence[str] = (),
     kind: Literal["auto", "graphs", "series"] = "auto",
     atlas: str | None = None,
+    read_limit: int | None = None,
 ) -> BrainGraphs:
     """Read connectomes or ROI time series with what is known about their subjects.
 
@@ -63,6 +65,9 @@ def load_graphs(
         Which files to read where a folder holds both, and what they are where their shape does not tell.
     atlas : {"aal90", "aal116", "dk82"}, optional
         Names and coordinates of the nodes, where the data do not name their nodes.
+    read_limit : int, optional
+        Bytes of arrays that may be read into memory; files that declare more are refused before anything is allocated.
+        The default is half of the free memory. Arrays that are mapped from an ``.npz`` do not count.
 
     Raises
     ------
@@ -70,7 +75,7 @@ def load_graphs(
         One sentence about the first problem; :func:`examine_graphs` tells all of them.
     """
     table = None if participants is None else Path(participants)
-    options = ReadOptions(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas)
+    options = ReadOptions(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas, read_limit)
     findings = Findings()
     data = _read(source, options, findings)
     findings.raise_errors()
@@ -99,45 +104,48 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     check_option("kind", options.kind, ("auto", "graphs", "series"))
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
+    limit = ReadLimit(options.read_limit)
     if is_geometric(source):
         _refuse(options, "a list of graphs", *_FOLDER_OPTIONS, *_COLUMN_OPTIONS)
-        return assemble(_exclude(read_geometric(source), options, findings), findings, atlas=options.atlas)
+        return assemble(_exclude(read_geometric(source, limit), options, findings), findings, atlas=options.atlas)
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
     try:
-        return _read_path(path, options, findings)
+        return _read_path(path, options, findings, limit)
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read ({error.strerror or error}).") from error
 
 
-def _read_path(path: Path, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
+def _read_path(path: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     if path.suffix == ".npz" and path.is_file():
-        arrays = read_archive(path)
+        arrays = read_archive(path, limit)
         if is_saved(arrays):
-            data = apply_options(BrainGraphs.from_arrays(arrays), options)
+            saved = BrainGraphs.from_arrays(arrays, path.name)
+            saved.digest()  # a changed file is noticed here, not when somebody asks for the passport
+            data = apply_options(saved, options)
             findings.handled |= {what: list(where) for what, where in data.handled.items()}
             findings.exclusions |= data.exclusions
             return data
         _refuse(options, path.name, *_FOLDER_OPTIONS)
         study = read_npz(path, arrays, options)
     else:
-        study = _read_study(path, options, findings)
+        study = _read_study(path, options, findings, limit)
     return assemble(_exclude(study, options, findings), findings, atlas=options.atlas, name=path.stem)
 
 
-def _read_study(path: Path, options: ReadOptions, findings: Findings) -> Study:
+def _read_study(path: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> Study:
     """Recognise the format and read it."""
     folds = find_folds(path) if path.is_dir() else [path] if path.name.startswith("fold_") else []
     is_tudataset = path.is_dir() and find_prefix(path) is not None
     if path.is_dir() and not folds and not is_tudataset:
-        return read_folder(path, options, findings)
+        return read_folder(path, options, findings, limit)
     _refuse(options, path.name, *_FOLDER_OPTIONS)
     if folds or is_tudataset:
         _refuse(options, path.name, *_COLUMN_OPTIONS)
-        return read_folds(folds, findings) if folds else read_tudataset(path, findings)
+        return read_folds(folds, findings, limit) if folds else read_tudataset(path, findings, limit)
     if path.suffix == ".mat":
-        return read_mat_stack(path, options)
+        return read_mat_stack(path, options, limit)
     if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise InputError(
             f"{path.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
@@ -167,8 +175,6 @@ def apply_options(data: BrainGraphs, options: ReadOptions) -> BrainGraphs:
             changes["covariates"] = covariates[list(options.covariates)]
     if options.atlas is not None:
         changes["atlas"] = load_atlas(options.atlas)
-    if changes or options.exclude:
-        data.digest()  # a damaged file is noticed here, because a changed copy has another digest anyway
     data = data.replace(**changes) if changes else data
     if options.exclude:
         _check_known(options.exclude, data.subjects.tolist())

@@ -1,7 +1,7 @@
 """BrainGraphs as named arrays of numbers and texts, and back: what is in the ``.npz``."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,35 +55,84 @@ def is_saved(arrays: Mapping[str, NDArray[Any]]) -> bool:
     return _METADATA in arrays and _FORMAT.encode() in arrays[_METADATA].tobytes()
 
 
-def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str]:
+def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[str, Any], str]:
     """The arguments of BrainGraphs and the digest that the data had when they were saved."""
+    metadata = _read_metadata(arrays, where)
+    columns = {k.removeprefix(_COVARIATE): v for k, v in arrays.items() if k.startswith(_COVARIATE)}
+    lists = {name: arrays.get(name) for name in ("labels", "subjects", "sites", "node_names")} | columns
+    for name, array in lists.items():
+        kinds = "iu" if name == "labels" else "Uf" if name in columns else "U"
+        is_wrong = name in ("labels", "subjects") if array is None else array.ndim != 1 or array.dtype.kind not in kinds
+        if is_wrong:
+            raise InputError(
+                f"{where} has no valid list {name}, which BrainGraphs.save writes; convert the data again."
+            )
+    if len({len(array) for array in columns.values()}) > 1:
+        raise InputError(f"{where} has covariates of different lengths; convert the data again.")
+    names = arrays.get("node_names")
+    arguments = {
+        "adjacency": arrays.get("adjacency"),
+        "labels": arrays["labels"],
+        "label_names": metadata["label_names"],
+        "subjects": arrays["subjects"],
+        "sites": arrays.get("sites"),
+        "covariates": pd.DataFrame(columns) if columns else None,
+        "time_series": _split_series(arrays, where),
+        "atlas": None
+        if names is None
+        else Atlas(names.tolist(), arrays.get("coordinates"), name=metadata["atlas"] or ""),
+        "folds": list_folds(arrays, where),
+        "exclusions": metadata["exclusions"],
+        "handled": metadata["handled"],
+        "name": metadata["name"],
+    }
+    return arguments, metadata["digest"]
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+#: What must be in ``metadata``, and how to tell.
+_METADATA_PARTS: dict[str, Callable[[Any], bool]] = {
+    "digest": lambda value: isinstance(value, str),
+    "name": lambda value: isinstance(value, str),
+    "label_names": _is_texts,
+    "atlas": lambda value: value is None or isinstance(value, str),
+    "exclusions": lambda value: isinstance(value, dict) and _is_texts(list(value.values())),
+    "handled": lambda value: isinstance(value, dict) and all(map(_is_texts, value.values())),
+}
+
+
+def _read_metadata(arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
     try:
         metadata = json.loads(arrays[_METADATA].tobytes())
-        columns = {k.removeprefix(_COVARIATE): v for k, v in arrays.items() if k.startswith(_COVARIATE)}
-        series = atlas = None
-        if "time_series" in arrays:
-            series = np.split(arrays["time_series"], np.cumsum(arrays["time_series_lengths"])[:-1])
-        if "node_names" in arrays:
-            atlas = Atlas(arrays["node_names"].tolist(), arrays.get("coordinates"), name=metadata["atlas"])
-        arguments = {
-            "adjacency": arrays.get("adjacency"),
-            "labels": arrays["labels"],
-            "label_names": metadata["label_names"],
-            "subjects": arrays["subjects"],
-            "sites": arrays.get("sites"),
-            "covariates": pd.DataFrame(columns) if columns else None,
-            "time_series": series,
-            "atlas": atlas,
-            "folds": read_folds(arrays),
-            "exclusions": metadata["exclusions"],
-            "handled": metadata["handled"],
-            "name": metadata["name"],
-        }
-        return arguments, metadata["digest"]
-    except (KeyError, json.JSONDecodeError) as error:
-        raise InputError(f"The file lacks a part that BrainGraphs.save writes ({error}); convert again.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"The metadata of {where} is damaged ({error}); convert the data again.") from error
+    for name, is_right in _METADATA_PARTS.items():
+        if not isinstance(metadata, dict) or name not in metadata or not is_right(metadata[name]):
+            raise InputError(
+                f"The metadata of {where} has no valid {name!r}, which BrainGraphs.save writes; convert the data again."
+            )
+    return metadata
 
 
-def read_folds(arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+def _split_series(arrays: Mapping[str, NDArray[Any]], where: str) -> list[NDArray[Any]] | None:
+    """One time series per subject, of all of them one after another."""
+    series, lengths = arrays.get("time_series"), arrays.get("time_series_lengths")
+    if series is None:
+        return None
+    if series.ndim != 2 or lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not lengths.size:
+        raise InputError(f"{where} does not say how long each time series is; convert the data again.")
+    if lengths.min() < 0 or int(lengths.sum(dtype=object)) != len(series):
+        raise InputError(f"{where} holds {len(series)} time points, which is not the sum of the series' lengths.")
+    return np.split(series, np.cumsum(lengths)[:-1])
+
+
+def list_folds(arrays: Mapping[str, NDArray[Any]], where: str) -> list[NDArray[Any]]:
     """The arrays ``test_index_fold_1``, ``test_index_fold_2``... in order."""
-    return [arrays[key] for i in range(1, len(arrays) + 1) if (key := f"test_index_fold_{i}") in arrays]
+    folds = [arrays[key] for i in range(1, len(arrays) + 1) if (key := f"test_index_fold_{i}") in arrays]
+    for number, fold in enumerate(folds, start=1):
+        if fold.ndim != 1 or fold.dtype.kind not in "iu":
+            raise InputError(f"{where}: fold {number} must be a list of indices; it has shape {fold.shape}.")
+    return folds

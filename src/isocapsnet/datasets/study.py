@@ -53,6 +53,7 @@ class ReadOptions:
     exclude: Sequence[str] = ()
     kind: Literal["auto", "graphs", "series"] = "auto"
     atlas: str | None = None
+    read_limit: int | None = None
 
 
 @dataclass

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
+from isocapsnet.datasets.formats.npy import read_npy_file
 from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
 from isocapsnet.datasets.formats.text import read_text_matrix
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.study import Findings, ReadOptions, Study
 
 _EXTENSIONS = frozenset({".csv", ".tsv", ".txt", ".1d", ".npy", ".mat", ".graphml"})
@@ -37,7 +38,7 @@ class _Scan:
     node_names: list[str] | None = None
 
 
-def read_folder(folder: Path, options: ReadOptions, findings: Findings) -> Study:
+def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> Study:
     """Read every subject's file and join it with the participants table."""
     table = options.participants or find_table(folder)
     paths = _find_files(folder, table, options, findings)
@@ -56,7 +57,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings) -> Study
     scans = [scan for scan in scans if scan.subject not in excluded]
     for scan in scans:
         try:
-            scan.matrix, scan.node_names = _read_matrix(scan.path)
+            scan.matrix, scan.node_names = _read_matrix(scan.path, limit)
         except InputError as error:
             findings.errors.append(str(error))
     study = _make_study(folder, [scan for scan in scans if scan.matrix is not None], options)
@@ -141,18 +142,15 @@ def _compare(participants: Participants, scans: list[_Scan], findings: Findings)
             findings.handle(f"matrix without a row in {participants.path.name} kept as unlabelled", scan.path.name)
 
 
-def _read_matrix(path: Path) -> tuple[NDArray[Any], list[str] | None]:
+def _read_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], list[str] | None]:
     suffix = path.suffix.lower()
     if suffix == ".graphml":
-        return read_graphml(path)
+        return read_graphml(path, limit)
     if suffix == ".mat":
-        return read_mat_matrix(path), None
+        return read_mat_matrix(path, limit), None
     if suffix != ".npy":
         return read_text_matrix(path)
-    try:
-        matrix = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise InputError(f"{path.name} is not a readable .npy array of numbers ({error}).") from error
+    matrix = read_npy_file(path, limit)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise InputError(
             f"{path.name} holds {matrix.dtype} values of shape {matrix.shape}; a matrix of numbers is needed."

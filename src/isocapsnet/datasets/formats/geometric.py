@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.study import Study
 
 
@@ -15,11 +16,11 @@ def is_geometric(items: Any) -> bool:
     return isinstance(items, list | tuple) and bool(items) and all(hasattr(item, "edge_index") for item in items)
 
 
-def read_geometric(items: Sequence[Any]) -> Study:
+def read_geometric(items: Sequence[Any], limit: ReadLimit) -> Study:
     """Dense weighted graphs of ``Data`` objects; ``y`` is the label, ``edge_attr`` or ``edge_weight`` the weight."""
     labels = [_label(number, item) for number, item in enumerate(items)]
     return Study(
-        matrices=[_adjacency(number, item) for number, item in enumerate(items)],
+        matrices=[_adjacency(number, item, limit) for number, item in enumerate(items)],
         sources=[f"graph {number}" for number in range(len(items))],
         subjects=[str(number + 1) for number in range(len(items))],
         labels=None if all(label is None for label in labels) else labels,
@@ -40,7 +41,7 @@ def _label(number: int, item: Any) -> Any:
     return values[0].item()
 
 
-def _adjacency(number: int, item: Any) -> NDArray[Any]:
+def _adjacency(number: int, item: Any, limit: ReadLimit) -> NDArray[Any]:
     index = _as_array(item.edge_index)
     n_nodes = getattr(item, "num_nodes", None)
     if n_nodes is None:
@@ -53,6 +54,9 @@ def _adjacency(number: int, item: Any) -> NDArray[Any]:
         values = values[:, 0]
     if values.shape != (index.shape[1],):
         raise InputError(f"Graph {number} has edge attributes of shape {values.shape}; one weight per edge is needed.")
+    limit.take(int(n_nodes) ** 2 * values.itemsize, f"Graph {number}")
     adjacency = np.zeros((int(n_nodes), int(n_nodes)), dtype=values.dtype)
     adjacency[index[0], index[1]] = values
+    if (adjacency[index[0], index[1]] != values).any():
+        raise InputError(f"Graph {number} lists an edge twice with different weights; keep one.")
     return adjacency

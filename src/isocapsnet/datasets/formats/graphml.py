@@ -7,61 +7,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 
 #: Edge attributes that are taken as the weight, first come first served.
 _WEIGHTS = ("weight", "number_of_fibers", "fiber_count", "streamlines")
 
 
-def read_graphml(path: Path) -> tuple[NDArray[np.float64], list[str]]:
+def read_graphml(path: Path, limit: ReadLimit) -> tuple[NDArray[np.float64], list[str]]:
     """The adjacency matrix ``(n_nodes, n_nodes)`` and the node names of a GraphML file.
 
-    Edges without a weight attribute count 1. An undirected graph gives a symmetric matrix.
+    In a file without any edge attribute, edges count 1. An undirected graph gives a symmetric matrix.
     """
+    arrays, facts = parse("graphml", path, limit)
+    return arrays["matrix"], facts["names"]
+
+
+def parse_graphml(path: Path, limit: ReadLimit) -> Parsed:
+    """The matrix and node names of a GraphML file; runs in the isolated process."""
     try:
         from defusedxml import DefusedXmlException, ElementTree
     except ImportError as error:
         raise InputError(f"{path.name} is GraphML; install isocapsnet[data] to read it.") from error
     try:
         root = ElementTree.parse(path).getroot()
-    except (ElementTree.ParseError, DefusedXmlException) as error:
+    except (ElementTree.ParseError, DefusedXmlException, LookupError, ValueError) as error:
         raise InputError(f"{path.name} is not readable as GraphML ({error}).") from error
-    graph = None if root is None else root.find("{*}graph")
-    if root is None or graph is None:
-        raise InputError(f"{path.name} holds no graph.")
-    edge_keys = {
-        key.get("attr.name", ""): key.get("id") for key in root.iterfind("{*}key") if key.get("for") in ("edge", "all")
-    }
-    weight_key = next((edge_keys[name] for name in _WEIGHTS if name in edge_keys), None)
-    if weight_key is None and edge_keys:
-        raise InputError(
-            f"{path.name} has edge attributes {', '.join(edge_keys)} but none of {', '.join(_WEIGHTS)}; "
-            "rename the attribute that is the weight."
-        )
+    graphs = [] if root is None else list(root.iterfind("{*}graph"))
+    if root is None or len(graphs) != 1:
+        raise InputError(f"{path.name} holds {len(graphs)} graphs; one is needed.")
+    (graph,) = graphs
     # Node ids written as numbers are sorted as numbers: 2 before 10.
     names = sorted((node.get("id", "") for node in graph.iterfind("{*}node")), key=lambda n: (len(n), n))
     index = {name: i for i, name in enumerate(names)}
     if len(index) != len(names) or not names:
         raise InputError(f"{path.name} has no nodes or two nodes with the same id.")
+    limit.check(8 * len(names) ** 2, path.name)
+    weight_key = _find_weight_key(path, root, graph)
     matrix = np.zeros((len(names), len(names)))
-    is_directed = graph.get("edgedefault") == "directed"
+    seen = np.zeros(matrix.shape, dtype=bool)
+    default = graph.get("edgedefault")
     for edge in graph.iterfind("{*}edge"):
-        try:
-            i, j = index[edge.get("source", "")], index[edge.get("target", "")]
-        except KeyError as error:
-            raise InputError(f"{path.name} has an edge to the unknown node {error}.") from error
-        matrix[i, j] = _weight(path, edge, weight_key)
-        if not is_directed:
-            matrix[j, i] = matrix[i, j]
-    return matrix, names
+        ends = edge.get("source", ""), edge.get("target", "")
+        if unknown := [end for end in ends if end not in index]:
+            raise InputError(f"{path.name} has an edge to the unknown node {unknown[0]!r}.")
+        i, j = (index[end] for end in ends)
+        weight = _weight(path, edge, weight_key)
+        is_directed = {"true": True, "false": False}.get(edge.get("directed", ""), default == "directed")
+        for a, b in ((i, j),) if is_directed else ((i, j), (j, i)):
+            if seen[a, b] and matrix[a, b] != weight:
+                raise InputError(f"{path.name} gives the edge {ends[0]} - {ends[1]} two weights; keep one.")
+            matrix[a, b], seen[a, b] = weight, True
+    return {"matrix": matrix}, {"names": names}
 
 
-def _weight(path: Path, edge: Any, weight_key: str | None) -> float:
-    if weight_key is None:
+def _find_weight_key(path: Path, root: Any, graph: Any) -> Any:
+    """The ``<key>`` of the weight; None where edges have no attributes at all."""
+    # The standard's default for a key without "for" is "all".
+    keys = {key.get("id"): key for key in root.iterfind("{*}key") if key.get("for", "all") in ("edge", "all")}
+    used = {data.get("key") for edge in graph.iterfind("{*}edge") for data in edge.iterfind("{*}data")}
+    if undeclared := sorted(map(str, used - keys.keys())):
+        raise InputError(
+            f"{path.name}: edges have the attribute {undeclared[0]!r}, which no <key> declares for edges; "
+            "write the file again."
+        )
+    declared_for_edges = {key_id for key_id, key in keys.items() if key.get("for") == "edge"}
+    named = {keys[key_id].get("attr.name", ""): keys[key_id] for key_id in keys if key_id in used | declared_for_edges}
+    weight = next((named[name] for name in _WEIGHTS if name in named), None)
+    if weight is None and named:
+        raise InputError(
+            f"{path.name} has edge attributes {', '.join(sorted(named))} but none of {', '.join(_WEIGHTS)}; "
+            "rename the attribute that is the weight."
+        )
+    return weight
+
+
+def _weight(path: Path, edge: Any, key: Any) -> float:
+    """The weight of an edge, or the default that the key declares."""
+    if key is None:
         return 1.0
-    text = next((data.text for data in edge.iterfind("{*}data") if data.get("key") == weight_key), None)
+    texts = [data.text for data in edge.iterfind("{*}data") if data.get("key") == key.get("id")]
+    texts = texts or [default.text for default in key.iterfind("{*}default")] or [None]
     try:
-        return float(text or "")
+        if len(texts) != 1 or "_" in (texts[0] or ""):
+            raise ValueError("not one number")
+        return float(texts[0] or "")
     except ValueError as error:
         raise InputError(
-            f"{path.name}: the edge {edge.get('source')} - {edge.get('target')} has the weight {text!r}, not a number."
+            f"{path.name}: the edge {edge.get('source')} - {edge.get('target')} has the weight {texts[0]!r}, not a "
+            "number."
         ) from error

@@ -1,5 +1,6 @@
 """MATLAB files: version 5 to 7 through scipy, version 7.3 (HDF5) through h5py."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -7,29 +8,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import DTYPE, Parsed, ReadLimit, parse
+
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+# Filters that come with HDF5 and h5py: deflate, shuffle, fletcher32, szip, nbit, scale-offset, lzf. Others are plugins.
+_HDF5_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 
 
-def read_mat(path: Path) -> dict[str, Any]:
+def read_mat(path: Path, limit: ReadLimit) -> dict[str, NDArray[Any]]:
     """All numeric and text variables of a ``.mat`` file, in MATLAB's axis order."""
+    return parse("mat", path, limit)[0]
+
+
+def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
+    """The variables of a ``.mat`` file; runs in the isolated process."""
     with path.open("rb") as file:
-        is_hdf5 = file.read(8) == b"\x89HDF\r\n\x1a\n" or (file.seek(512), file.read(8))[1] == b"\x89HDF\r\n\x1a\n"
+        is_hdf5 = file.read(8) == _HDF5_MAGIC or (file.seek(512), file.read(8))[1] == _HDF5_MAGIC
     try:
-        return _read_hdf5(path) if is_hdf5 else _read_v5(path)
-    except InputError:
+        variables = _read_hdf5(path, limit) if is_hdf5 else _read_v5(path, limit)
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # both libraries raise their own kinds for damaged files
-        raise InputError(f"{path.name} is not a readable MATLAB file ({error}); it may be incomplete.") from error
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path.name} is not a readable MATLAB file ({reason}); it may be incomplete.") from error
+    return {name: value for name, value in variables.items() if _is_plain(value)}, {}
 
 
-def read_mat_matrix(path: Path) -> NDArray[Any]:
+def read_mat_matrix(path: Path, limit: ReadLimit) -> NDArray[Any]:
     """The one matrix of a subject's ``.mat`` file; the largest where there are several."""
-    matrices = [v for v in read_mat(path).values() if _is_numeric(v) and v.ndim == 2 and min(v.shape) > 1]
+    matrices = [v for v in read_mat(path, limit).values() if _is_numeric(v) and v.ndim == 2 and min(v.shape) > 1]
     if not matrices:
         raise InputError(f"{path.name} holds no matrix.")
     return max(matrices, key=lambda matrix: matrix.size)
 
 
-def find_stack(path: Path, variables: dict[str, Any]) -> tuple[str, NDArray[Any]]:
+def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDArray[Any]]:
     """The variable that holds all graphs, as ``(n_graphs, n_nodes, n_nodes)``.
 
     MATLAB stacks subjects along the last axis; the first is taken only where the last cannot be meant.
@@ -48,13 +61,23 @@ def find_stack(path: Path, variables: dict[str, Any]) -> tuple[str, NDArray[Any]
     raise InputError(f"{path.name}: {name} has shape {stack.shape}; graphs are stacked as nodes x nodes x subjects.")
 
 
-def _is_numeric(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
+def _is_numeric(value: NDArray[Any]) -> bool:
+    return value.dtype.kind in "fiub"
 
 
-def _read_v5(path: Path) -> dict[str, Any]:
-    from scipy.io import loadmat
+def _is_plain(value: Any) -> bool:
+    """Whether a variable is an array of real numbers or texts; structures and other cells are left out."""
+    return isinstance(value, np.ndarray) and DTYPE.fullmatch(value.dtype.str) is not None
 
+
+def _read_v5(path: Path, limit: ReadLimit) -> dict[str, Any]:
+    from scipy.io import loadmat, whosmat
+
+    listed = whosmat(path)
+    if twice := [name for name, count in Counter(name for name, _, _ in listed).items() if count > 1]:
+        raise InputError(f"{path.name} holds the variable {twice[0]} twice; write the file again.")
+    for name, shape, _ in listed:
+        limit.check(8 * int(np.prod([int(size) for size in shape], dtype=object)), f"{path.name}: {name}")
     variables = loadmat(path, squeeze_me=False, chars_as_strings=True)
     return {k: _texts(v) for k, v in variables.items() if not k.startswith("__")}
 
@@ -67,26 +90,41 @@ def _texts(value: Any) -> Any:
     return value
 
 
-def _read_hdf5(path: Path) -> dict[str, Any]:
+def _read_hdf5(path: Path, limit: ReadLimit) -> dict[str, Any]:
     try:
         import h5py
     except ImportError as error:
         raise InputError(f"{path.name} is a MATLAB 7.3 file; install isocapsnet[data] to read it.") from error
 
     with h5py.File(path, "r") as file:
-        return {
-            key: _read_hdf5_variable(file, item)
-            for key, item in file.items()
-            if isinstance(item, h5py.Dataset) and not key.startswith("#")
-        }
+        variables = {}
+        for key in file:
+            if not isinstance(file.get(key, getlink=True), h5py.HardLink):
+                raise InputError(f"{path.name}: {key} is a link to another place, which MATLAB never writes.")
+            if not key.startswith("#") and isinstance(file[key], h5py.Dataset):
+                variables[key] = _read_hdf5_variable(file, file[key], f"{path.name}: {key}", limit)
+        return variables
 
 
-def _read_hdf5_variable(file: Any, item: Any) -> Any:
-    # HDF5 keeps MATLAB's column-major arrays with their axes reversed.
-    values = item[()]
+def _read_hdf5_variable(file: Any, item: Any, where: str, limit: ReadLimit) -> Any:
+    values = _read_values(item, where, limit)
     kind = item.attrs.get("MATLAB_class", b"")
-    if kind == b"cell":
-        return np.array(["".join(map(chr, np.asarray(file[reference][()]).ravel())) for reference in values.ravel()])
-    if kind == b"char":
+    if isinstance(kind, bytes) and kind == b"cell":
+        cells = [_read_values(file[reference], where, limit) for reference in values.ravel()]
+        return np.array(["".join(map(chr, cell.ravel())) for cell in cells])
+    if isinstance(kind, bytes) and kind == b"char":
         return np.array(["".join(map(chr, row)) for row in np.atleast_2d(values.T)])
+    # HDF5 keeps MATLAB's column-major arrays with their axes reversed.
     return np.ascontiguousarray(np.transpose(values))
+
+
+def _read_values(dataset: Any, where: str, limit: ReadLimit) -> NDArray[Any]:
+    """The values that a dataset itself stores; refuses what it declares without storing, or stores elsewhere."""
+    limit.check(int(dataset.size or 0) * dataset.dtype.itemsize, where)
+    properties = dataset.id.get_create_plist()
+    filters = {properties.get_filter(i)[0] for i in range(properties.get_nfilters())}
+    if dataset.is_virtual or dataset.external or filters - _HDF5_FILTERS:
+        raise InputError(f"{where} keeps its values in other files, or needs a plugin to be read.")
+    if dataset.size and not dataset.id.get_storage_size():
+        raise InputError(f"{where} declares {dataset.size} values but holds none.")
+    return np.asarray(dataset[()])

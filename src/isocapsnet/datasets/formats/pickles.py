@@ -8,6 +8,7 @@ code. Anything else is refused, and nothing that the file names is ever imported
 import io
 import math
 import pickle
+import pickletools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 from isocapsnet.datasets.study import Findings, Study
 
 # What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols.
@@ -28,6 +30,7 @@ _STAND_INS = {
     ("__builtin__", "bytes"): "empty bytes",
     ("builtins", "bytes"): "empty bytes",
     **{(f"numpy.{core}.multiarray", "_reconstruct"): "reconstruct" for core in ("core", "_core")},
+    **{(f"numpy.{core}._multiarray_umath", "_reconstruct"): "reconstruct" for core in ("core", "_core")},
     **{(f"numpy.{core}.multiarray", "scalar"): "scalar" for core in ("core", "_core")},
     **{(f"numpy.{core}.numeric", "_frombuffer"): "frombuffer" for core in ("core", "_core")},
 }
@@ -72,15 +75,23 @@ class _InertUnpickler(pickle.Unpickler):
 def load_pickle(path: Path) -> Any:
     """Read a pickle of numbers, texts, plain containers and numpy arrays; refuse any other."""
     try:
-        content = _InertUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-        return _Builder().build(content)
-    except OSError:
+        content = path.read_bytes()
+        _check_program(content)
+        return _Builder().build(_InertUnpickler(io.BytesIO(content), encoding="latin1").load())
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # a hostile pickle can raise anything
         raise InputError(
             f"{path.name} is refused: a pickle may hold only numbers, texts, lists, dicts and numpy arrays, "
             f"and {error if isinstance(error, pickle.UnpicklingError) else 'this one is damaged or malicious'}."
         ) from error
+
+
+def _check_program(content: bytes) -> None:
+    """Refuse what no pickler writes and bombs are made of: copies of the stack's top, memo slots out of sequence."""
+    for step, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        if opcode.name == "DUP" or (opcode.name.endswith("PUT") and int(argument or 0) > step):
+            raise pickle.UnpicklingError(f"it uses {opcode.name} as no pickler does")
 
 
 class _Builder:
@@ -145,12 +156,12 @@ def find_folds(folder: Path) -> list[Path]:
     return [path for number in range(1, 100) if (path := folder / f"fold_{number}").is_file()]
 
 
-def read_folds(paths: Sequence[Path], findings: Findings) -> Study:
+def read_folds(paths: Sequence[Path], findings: Findings, limit: ReadLimit) -> Study:
     """Read folds ``{"train": {"X": graphs, "y": labels}, "test": ...}`` that split the same subjects.
 
     The subjects are the test parts one after the other; a training subject that no fold tests comes last.
     """
-    parts = [_read_fold(path) for path in paths]
+    parts = [_read_fold(path, limit) for path in paths]
     graphs: list[NDArray[Any]] = []
     labels: list[Any] = []
     folds: list[NDArray[Any]] = []
@@ -181,19 +192,30 @@ def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:
     return graph.tobytes(), str(label)
 
 
-def _read_fold(path: Path) -> dict[str, list[tuple[NDArray[Any], Any]]]:
+def _read_fold(path: Path, limit: ReadLimit) -> dict[str, list[tuple[NDArray[Any], Any]]]:
+    arrays, labels = parse("fold", path, limit)
+    return {
+        part: [(arrays[f"{part}/{i}"], label) for i, label in enumerate(labels[part])] for part in ("train", "test")
+    }
+
+
+def parse_fold(path: Path, limit: ReadLimit) -> Parsed:
+    """The graphs of a fold, named ``train/0``..., and the labels of both parts; runs in the isolated process."""
     content = load_pickle(path)
-    fold = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    labels: dict[str, list[Any]] = {}
     for part in ("train", "test"):
         try:
             graphs = [np.asarray(graph) for graph in content[part]["X"]]
-            labels = np.asarray(content[part]["y"]).ravel().tolist()
+            labels[part] = np.asarray(content[part]["y"]).ravel().tolist()
         except (KeyError, TypeError, IndexError, ValueError) as error:
             raise InputError(f'{path.name} has no part "{part}" with graphs "X" and labels "y".') from error
-        if len(graphs) != len(labels):
-            raise InputError(f"{path.name} has {len(graphs)} graphs but {len(labels)} labels in its {part} part.")
-        fold[part] = [(_as_square(path, graph), label) for graph, label in zip(graphs, labels, strict=True)]
-    return fold
+        if len(graphs) != len(labels[part]):
+            raise InputError(f"{path.name} has {len(graphs)} graphs but {len(labels[part])} labels in its {part} part.")
+        if not all(isinstance(label, bool | int | float | str) for label in labels[part]):
+            raise InputError(f"{path.name} has a label in its {part} part that is neither a number nor a text.")
+        arrays |= {f"{part}/{i}": _as_square(path, graph) for i, graph in enumerate(graphs)}
+    return arrays, labels
 
 
 def _as_square(path: Path, graph: NDArray[Any]) -> NDArray[Any]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.matlab import find_stack, read_mat
-from isocapsnet.datasets.storage import read_folds
+from isocapsnet.datasets.isolation import ReadLimit
+from isocapsnet.datasets.storage import list_folds
 from isocapsnet.datasets.study import ReadOptions, Study
 
 _LABELS = ("labels", "label", "y", "Y", "target", "diagnosis")
@@ -29,18 +30,16 @@ def read_npz(path: Path, arrays: Mapping[str, NDArray[Any]], options: ReadOption
     return _read_stack(path, arrays["adjacency"], arrays, options)
 
 
-def read_mat_stack(path: Path, options: ReadOptions) -> Study:
+def read_mat_stack(path: Path, options: ReadOptions, limit: ReadLimit) -> Study:
     """Read a ``.mat`` with graphs stacked as nodes x nodes x subjects and the other variables of :func:`read_npz`."""
-    variables = read_mat(path)
+    variables = read_mat(path, limit)
     name, graphs = find_stack(path, variables)
     # MATLAB has no vectors: what is one value per subject there is a row or a column.
     flat = {
-        key: value.reshape(-1) if np.ndim(value) == 2 and 1 in np.shape(value) else value
+        key: value.reshape(-1) if value.ndim == 2 and 1 in value.shape else value
         for key, value in variables.items()
-        if key != name and isinstance(value, np.ndarray) and value.dtype.kind in "biufUS"
+        if key != name
     }
-    if "node_names" in flat:
-        flat["node_names"] = np.char.strip(flat["node_names"])
     return _read_stack(path, graphs, flat, options)
 
 
@@ -50,12 +49,12 @@ def _read_stack(path: Path, graphs: NDArray[Any], arrays: Mapping[str, NDArray[A
             f"{path.name}: the graphs have shape {graphs.shape} and type {graphs.dtype}; "
             "numbers of shape (n_graphs, n_nodes, n_nodes) are needed."
         )
-    arrays = {key: np.char.decode(a, "utf-8") if a.dtype.kind == "S" else a for key, a in arrays.items()}
+    arrays = {key: _as_text(path, key, array) if array.dtype.kind == "S" else array for key, array in arrays.items()}
     columns = {key: values for key, values in arrays.items() if values.shape == (len(graphs),)}
     labels_key = _choose(path, columns, options.target, _LABELS)
     subjects_key = _choose(path, columns, None, _SUBJECTS)
     sites_key = _choose(path, columns, options.site, _SITES)
-    folds = read_folds(arrays)
+    folds = list_folds(arrays, path.name)
     special = {labels_key, subjects_key, sites_key, "node_names"} | {
         f"test_index_fold_{i + 1}" for i in range(len(folds))
     }
@@ -63,6 +62,10 @@ def _read_stack(path: Path, graphs: NDArray[Any], arrays: Mapping[str, NDArray[A
     if options.covariates is not None:
         extra = {key: columns[str(_choose(path, columns, key, ()))] for key in options.covariates}
     node_names = arrays.get("node_names")
+    if node_names is not None and node_names.shape != graphs.shape[1:2]:
+        raise InputError(
+            f"{path.name}: node_names has shape {node_names.shape}; {graphs.shape[1]} names are needed, one per node."
+        )
     numbers = [str(i + 1) for i in range(len(graphs))]
     subjects = [str(s) for s in columns[subjects_key]] if subjects_key else numbers
     return Study(
@@ -72,10 +75,17 @@ def _read_stack(path: Path, graphs: NDArray[Any], arrays: Mapping[str, NDArray[A
         labels=columns[labels_key].tolist() if labels_key else None,
         sites=columns[sites_key].tolist() if sites_key else None,
         covariates=pd.DataFrame(extra) if extra else None,
-        node_names=None if node_names is None else [node_names.tolist()],
+        node_names=None if node_names is None else [[str(name).strip() for name in node_names.tolist()]],
         coordinates=arrays.get("coordinates"),
         folds=folds,
     )
+
+
+def _as_text(path: Path, key: str, array: NDArray[Any]) -> NDArray[Any]:
+    try:
+        return np.char.decode(array, "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: the texts of {key} are not UTF-8.") from error
 
 
 def _choose(path: Path, columns: Mapping[str, NDArray[Any]], asked: str | None, usual: Sequence[str]) -> str | None:

@@ -1,11 +1,13 @@
 """TUDataset text folders: ``NAME_A.txt``, ``NAME_graph_indicator.txt``, ``NAME_graph_labels.txt``."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.study import Findings, Study
 
 
@@ -15,27 +17,40 @@ def find_prefix(folder: Path) -> str | None:
     return names[0] if names and (folder / f"{names[0]}_A.txt").exists() else None
 
 
-def read_tudataset(folder: Path, findings: Findings) -> Study:
+def read_tudataset(folder: Path, findings: Findings, limit: ReadLimit) -> Study:
     """Read all graphs of a TUDataset folder.
 
     Brain datasets of the collection leave out nodes without edges and name the regions by node labels; where labels
     are unique within each graph they say which region a node is. The weight of an edge is its first attribute.
     """
-    prefix = find_prefix(folder)
-    edges = _read(folder / f"{prefix}_A.txt").astype(np.int64) - 1
-    graph_of_node = _read(folder / f"{prefix}_graph_indicator.txt")[:, 0].astype(np.int64) - 1
+    prefix = str(find_prefix(folder))
+    edges = _whole_numbers(folder / f"{prefix}_A.txt", n_columns=2) - 1
+    graph_of_node = _whole_numbers(folder / f"{prefix}_graph_indicator.txt", n_columns=1)[:, 0] - 1
     labels = _optional(folder / f"{prefix}_graph_labels.txt")
     weights = _optional(folder / f"{prefix}_edge_attributes.txt")
-    n_graphs = int(graph_of_node.max()) + 1
-    if edges.min() < 0 or edges.max() >= len(graph_of_node) or (weights is not None and len(weights) != len(edges)):
-        raise InputError(f"{prefix}_A.txt names nodes, or has weights, that do not fit the other files.")
+    n_graphs = int(graph_of_node[-1]) + 1
+    if not np.array_equal(np.unique(graph_of_node), np.arange(n_graphs)) or (np.diff(graph_of_node) < 0).any():
+        raise InputError(
+            f"{prefix}_graph_indicator.txt does not list the nodes of graphs 1, 2, 3... one after another."
+        )
+    if edges.min() < 0 or edges.max() >= len(graph_of_node):
+        raise InputError(f"{prefix}_A.txt names a node that {prefix}_graph_indicator.txt does not have.")
+    if weights is not None and len(weights) != len(edges):
+        raise InputError(f"{prefix}_edge_attributes.txt holds {len(weights)} weights for {len(edges)} edges.")
     if labels is not None and len(labels) != n_graphs:
         raise InputError(f"{prefix}_graph_labels.txt holds {len(labels)} labels for {n_graphs} graphs.")
-    node = _node_index(folder, str(prefix), graph_of_node, findings)
-    n_nodes = int(node.max()) + 1
-    graphs = np.zeros((n_graphs, n_nodes, n_nodes), dtype=np.float64)
     source, target = edges.T
-    graphs[graph_of_node[source], node[source], node[target]] = 1 if weights is None else weights[:, 0]
+    graph = graph_of_node[source]
+    if (crossing := np.flatnonzero(graph != graph_of_node[target])).size:
+        raise InputError(f"{prefix}_A.txt: edge {crossing[0] + 1} joins nodes of two different graphs.")
+    node = _node_index(folder, prefix, graph_of_node, findings)
+    n_nodes = int(node.max()) + 1
+    limit.take(8 * n_graphs * n_nodes**2, prefix)
+    graphs = np.zeros((n_graphs, n_nodes, n_nodes), dtype=np.float64)
+    values = np.ones(len(edges)) if weights is None else weights[:, 0]
+    graphs[graph, node[source], node[target]] = values
+    if (conflicts := np.flatnonzero(graphs[graph, node[source], node[target]] != values)).size:
+        raise InputError(f"{prefix}_A.txt: edge {conflicts[0] + 1} is listed again with another weight.")
     numbers = [str(i + 1) for i in range(n_graphs)]
     return Study(
         matrices=graphs,
@@ -49,13 +64,13 @@ def _node_index(folder: Path, prefix: str, graph_of_node: NDArray[np.int64], fin
     """Which row of its graph's matrix each node is."""
     counts = np.bincount(graph_of_node)
     within = np.arange(len(graph_of_node)) - np.repeat(np.cumsum(counts) - counts, counts)
-    if (np.diff(graph_of_node) < 0).any():
-        raise InputError(f"{prefix}_graph_indicator.txt does not list the nodes graph by graph.")
-    node_labels = _optional(folder / f"{prefix}_node_labels.txt")
-    if node_labels is not None:
-        region = node_labels[:, 0].astype(np.int64)
+    path = folder / f"{prefix}_node_labels.txt"
+    if path.exists():
+        region = _whole_numbers(path)[:, 0]
+        if len(region) != len(graph_of_node):
+            raise InputError(f"{path.name} holds {len(region)} labels for {len(graph_of_node)} nodes.")
         pairs = np.stack([graph_of_node, region], axis=1)
-        if len(region) == len(graph_of_node) and len(np.unique(pairs, axis=0)) == len(pairs):
+        if len(np.unique(pairs, axis=0)) == len(pairs):
             if len(set(counts.tolist())) > 1:
                 findings.handle("nodes absent from the file kept without edges", prefix)
             return region - region.min()
@@ -69,9 +84,26 @@ def _node_index(folder: Path, prefix: str, graph_of_node: NDArray[np.int64], fin
 
 def _read(path: Path) -> NDArray[np.float64]:
     try:
-        return np.loadtxt(path, delimiter=",", ndmin=2)
-    except ValueError as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an empty file, which is refused below
+            values = np.loadtxt(path, delimiter=",", ndmin=2)
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{path.name} is not a comma-separated list of numbers ({error}).") from error
+    if not values.size:
+        raise InputError(f"{path.name} is empty.")
+    return values
+
+
+def _whole_numbers(path: Path, n_columns: int | None = None) -> NDArray[np.int64]:
+    """A table of whole numbers, of ``n_columns`` columns where that is known."""
+    values = _read(path)
+    if n_columns is not None and values.shape[1] != n_columns:
+        raise InputError(f"{path.name} has {values.shape[1]} columns; {n_columns} are needed.")
+    wrong = ~(np.isfinite(values) & (values == np.round(values)) & (np.abs(values) < 2**53))
+    if wrong.any():
+        row = int(np.argwhere(wrong)[0, 0])
+        raise InputError(f"{path.name} holds {values[wrong][0]:g} in row {row + 1}; whole numbers are needed.")
+    return values.astype(np.int64)
 
 
 def _optional(path: Path) -> NDArray[np.float64] | None:

@@ -1,0 +1,81 @@
+"""Numpy's ``.npy`` layout, read without evaluating anything: the header is matched, not parsed as Python."""
+
+import math
+import re
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import DTYPE, ReadLimit
+
+_MAGIC = b"\x93NUMPY"
+_HEADER_BYTES = 1 << 16
+_ITEM = (
+    r"\s*'(?:descr'\s*:\s*'(?P<d{0}>[^']*)'|fortran_order'\s*:\s*(?P<o{0}>True|False)"
+    r"|shape'\s*:\s*\((?P<s{0}>[\dL, ]*)\))\s*"
+)
+_HEADER = re.compile(r"\s*\{" + ",".join(_ITEM.format(i) for i in range(3)) + r",?\s*\}\s*")
+
+
+class NpyHeader(NamedTuple):
+    """What an ``.npy`` says about its array; ``n_bytes`` are those of the header itself."""
+
+    dtype: "np.dtype[Any]"
+    shape: tuple[int, ...]
+    order: str
+    n_bytes: int
+
+    @property
+    def data_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(file: BinaryIO, where: str) -> NpyHeader:
+    """Read the header of an array of numbers or texts; refuse any other."""
+    start = file.read(8)
+    wide = start[6:7] in (b"\x02", b"\x03")
+    length_bytes = file.read(4 if wide else 2)
+    if start[:6] != _MAGIC or start[6:7] not in (b"\x01", b"\x02", b"\x03") or len(length_bytes) < (4 if wide else 2):
+        raise InputError(f"{where} is not a numpy array; it is damaged or incomplete.")
+    (length,) = struct.unpack("<I" if wide else "<H", length_bytes)
+    text = file.read(min(length, _HEADER_BYTES))
+    match = _HEADER.fullmatch(text.decode("latin-1")) if len(text) == length else None
+    found = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}
+    if found.keys() != {"d", "o", "s"}:
+        kind = "pickled objects or records" if b"|O" in text or b"[(" in text else "an array that cannot be read"
+        raise InputError(f"{where} holds {kind}; save numbers and texts only.")
+    if not DTYPE.fullmatch(found["d"]):
+        raise InputError(f"{where} holds values of type {found['d'][:20]!r}; save numbers and texts only.")
+    try:
+        dtype = np.dtype(found["d"])
+    except TypeError as error:
+        raise InputError(f"{where} holds values of the unknown type {found['d']!r}.") from error
+    shape = tuple(int(part.strip("L ")) for part in found["s"].split(",") if part.strip("L "))
+    if len(shape) > 32 or max(shape, default=0) >= 1 << 62:
+        raise InputError(f"{where} declares the impossible shape {found['s'][:80]}.")
+    return NpyHeader(dtype, shape, "F" if found["o"] == "True" else "C", len(start) + len(length_bytes) + length)
+
+
+def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:
+    """Read an array from a stream of ``n_bytes``, which it must fill."""
+    header = read_header(file, where)
+    if header.n_bytes + header.data_bytes != n_bytes:
+        raise InputError(
+            f"{where} declares {header.data_bytes} bytes of data but holds {max(0, n_bytes - header.n_bytes)}; "
+            "it is damaged or incomplete."
+        )
+    limit.check(header.data_bytes, where)
+    values = np.frombuffer(file.read(header.data_bytes), dtype=header.dtype)
+    return values.reshape(header.shape, order=header.order)  # type: ignore[call-overload]
+
+
+def read_npy_file(path: Path, limit: ReadLimit) -> NDArray[Any]:
+    """Read the array of an ``.npy`` file."""
+    with path.open("rb") as file:
+        array = read_npy(file, path.stat().st_size, path.name, limit)
+    limit.take(array.nbytes, path.name)
+    return array

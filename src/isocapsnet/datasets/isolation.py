@@ -1,0 +1,204 @@
+"""Parsers of binary files run in a child process with limits.
+
+A damaged or hostile file can crash scipy or HDF5, expand without end, or keep a parser busy for hours. The child has a
+limit on address space and on CPU time. When it dies, the caller gets one sentence that names the file. It is started on
+first use, serves all files of a command, and ends when it had nothing to do for a while. Arrays come back as raw memory
+behind a line of JSON; nothing is pickled. Where the system has no such limits (Windows; macOS has none on address
+space), only the cap on declared sizes holds.
+"""
+
+import atexit
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+
+#: What an array may hold: numbers that mean the same on every machine, and texts.
+DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|[SU]\d{1,9})")
+_CPU_SECONDS = 5.0
+_CPU_BYTES_PER_SECOND = 1e6
+
+Parsed = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+
+
+class ReadLimit:
+    """How many bytes of arrays may still be read into memory.
+
+    Parameters
+    ----------
+    n_bytes : int, optional
+        The default is half of the memory that is free now.
+    used : int
+        Bytes that count already.
+    """
+
+    def __init__(self, n_bytes: int | None = None, used: int = 0) -> None:
+        self.total = psutil.virtual_memory().available // 2 if n_bytes is None else n_bytes
+        self.left = self.total - used
+
+    def check(self, n_bytes: int, where: str) -> None:
+        """Refuse what would not fit, before it is allocated."""
+        if n_bytes > self.left:
+            already = f" of which {_size(self.total - self.left)} are used" if self.left < self.total else ""
+            raise InputError(
+                f"{where} declares {_size(n_bytes)} of data, but the limit is {_size(self.total)}{already}; if the "
+                "data are meant to be that large, raise read_limit (--read-limit)."
+            )
+
+    def take(self, n_bytes: int, where: str) -> None:
+        """Count bytes that are now in memory."""
+        self.check(n_bytes, where)
+        self.left -= n_bytes
+
+
+def parse(parser: str, path: Path, limit: ReadLimit, **options: Any) -> Parsed:
+    """Run a parser of :mod:`~isocapsnet.datasets.parsers` on a file, in the child process.
+
+    Returns the arrays by name, and the other facts as JSON values. What is returned counts towards ``limit``.
+    """
+    if not path.is_file():
+        raise InputError(f"{path.name} is not a file.")
+    request = {
+        "parser": parser,
+        "path": str(path.absolute()),
+        "options": options,
+        "limit": [limit.total, limit.total - limit.left],
+        "seconds": _CPU_SECONDS + path.stat().st_size / _CPU_BYTES_PER_SECOND,
+    }
+    with _LOCK:
+        child = _child()
+        answer = child.ask(request)
+        if answer is None and child.exit_code() == 0:  # it ended for lack of work just then
+            child = _child()
+            answer = child.ask(request)
+        if answer is None:
+            raise InputError(f"{path.name} cannot be read: {_cause_of_death(child.exit_code(), request)}")
+    arrays, facts = answer
+    for name, array in arrays.items():
+        if array.dtype.kind == "U" and not _is_text(array):
+            raise InputError(f"{path.name}: {name} holds text that is not valid Unicode; the file is damaged.")
+    limit.take(sum(array.nbytes for array in arrays.values()), path.name)
+    return arrays, facts
+
+
+def write_answer(stream: IO[bytes], arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+    """Write what :func:`read_answer` reads: a line of JSON, then the memory of each array."""
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    layout = [[name, array.dtype.str, array.shape] for name, array in contiguous.items()]
+    stream.write(json.dumps({"arrays": layout, "facts": facts}).encode() + b"\n")
+    for array in contiguous.values():
+        stream.write(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
+    stream.flush()
+
+
+def read_answer(stream: IO[bytes]) -> Parsed | None:
+    """The arrays and facts that the child sent; None when it died before it had sent them all."""
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        return None
+    answer = json.loads(line)
+    if "refused" in answer:
+        raise InputError(answer["refused"])
+    arrays = {}
+    for name, dtype, shape in answer["arrays"]:
+        assert DTYPE.fullmatch(dtype)
+        array = np.empty(shape, dtype=dtype)
+        if array.nbytes and stream.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:  # type: ignore[attr-defined]
+            return None
+        arrays[name] = array
+    return arrays, answer["facts"]
+
+
+class _Child:
+    """The process that parses, as its parent sees it."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        # -P keeps the current folder, which may hold anything, off the child's import path.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from isocapsnet.datasets.parsers import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+    def is_alive(self) -> bool:
+        return self.owner == os.getpid() and self._process.poll() is None
+
+    def exit_code(self) -> int:
+        return self._process.wait()
+
+    def ask(self, request: dict[str, Any]) -> Parsed | None:
+        """The answer to a request; None when the child died over it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.stdin.flush()
+            return read_answer(self._process.stdout)
+        except InputError:
+            raise
+        except BaseException:  # Ctrl-C between question and answer: the next answer would be to this question
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.owner == os.getpid():
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+
+
+_LOCK = threading.Lock()
+_CURRENT: list[_Child] = []
+
+
+def _child() -> _Child:
+    """This process's child: the one that runs, or a new one."""
+    if not _CURRENT or not _CURRENT[0].is_alive():
+        close_child()
+        _CURRENT.append(_Child())
+    return _CURRENT[0]
+
+
+@atexit.register
+def close_child() -> None:
+    """End the child; the next file starts another."""
+    while _CURRENT:
+        _CURRENT.pop().close()
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    """Whether all characters of an array of texts exist; numpy does not check."""
+    codes = np.ascontiguousarray(array).view(f"{array.dtype.byteorder}u4" if array.itemsize else "u1")
+    return bool(((codes < 0xD800) | ((codes > 0xDFFF) & (codes < 0x110000))).all())
+
+
+def _cause_of_death(code: int, request: dict[str, Any]) -> str:
+    if -code == getattr(signal, "SIGXCPU", None):
+        return f"it kept the parser busy for more than {request['seconds']:.0f} s; the file is damaged or malicious."
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the parser crashed on it ({how}); the file is damaged or malicious."
+
+
+def _size(n_bytes: int) -> str:
+    """``1.5 GB``."""
+    power = min(4, max(0, int(math.log10(max(1, n_bytes)) // 3)))
+    return f"{n_bytes / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
