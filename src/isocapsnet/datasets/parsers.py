@@ -15,8 +15,8 @@ from typing import Any
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, write_answer
 
-#: Name to ``parser(path, limit, **options)``, which returns arrays and facts, or refuses in a sentence. A request may also
-#: name a parser by its import path.
+#: Name to ``parser(path, limit, **options)``, which returns arrays and facts, or refuses in a sentence. A request may
+#: also name a parser by its import path.
 PARSERS = {
     "npz": "isocapsnet.datasets.archive:parse_archive",
     "unpack": "isocapsnet.datasets.archive:unpack_archive",
