@@ -73,13 +73,13 @@ def test_a_gap_in_the_middle(folder, study, value):
 
 def test_unreadable_file(folder, study):
     (folder / f"{study.subjects[2]}.csv").write_text("1,2\n3\n")
-    assert_refused(folder, f"{study.subjects[2]}.csv", "in row 2")
+    assert_refused(folder, f"{study.subjects[2]}.csv", "in line 2")
     assert len(load_graphs(folder, exclude=[study.subjects[2]])) == 11
 
 
 def test_duplicate_rows_in_the_table(folder, study):
     edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]]]))
-    assert_refused(folder, "participants.tsv", f"lists '{study.subjects[4]}' 2 times, in rows 6, 14")
+    assert_refused(folder, "participants.tsv", f"lists '{study.subjects[4]}' 2 times, in lines 6, 14")
 
 
 def test_two_matrices_of_one_subject(folder, study):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
+from isocapsnet.datasets.formats.matrices import read_text_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
-from isocapsnet.datasets.formats.text import read_text_matrix
 from isocapsnet.datasets.study import Findings, ReadOptions, Study
 
 _EXTENSIONS = frozenset({".csv", ".tsv", ".txt", ".1d", ".npy", ".mat", ".graphml"})
