@@ -46,7 +46,7 @@ def spreadsheet_safe(frame: "pd.DataFrame") -> "pd.DataFrame":
     for position in range(safe.shape[1]):
         column = safe.iloc[:, position]
         if column.dtype.kind not in "biufcmM":
-            safe.isetitem(position, column.map(_neutral))
+            safe.isetitem(position, [_neutral(value) for value in column])
     safe.columns = safe.columns.map(_neutral)
     safe.index = safe.index.map(_neutral)
     return safe

@@ -52,6 +52,8 @@ def parse_matrix(grid: Grid) -> TextMatrix:
         raise InputError(f"{grid.name} has a header but no numbers.")
     _check_widths(grid, rows, lines)
     n_columns = len(rows[0]) - n_index
+    if n_columns < 1:
+        raise InputError(f"{grid.name} holds no numbers beside its column {grid.rows[0][0]!r}.")
     if header is not None:
         header = header[-n_columns:] if len(header) in (n_columns, n_columns + n_index) else header
         if len(header) != n_columns:

@@ -53,7 +53,8 @@ def read_table(path: Path) -> Table:
     if not text.strip():
         raise InputError(f"{path.name} is empty.")
     delimiter = find_delimiter(text.lstrip("\n ").split("\n", 1)[0])
-    lines, rows = [], []
+    lines: list[int] = []
+    rows: list[list[str]] = []
     for line, row in _split(path, text, delimiter):
         if any(row):
             if rows and len(row) != len(rows[0]):

@@ -148,7 +148,7 @@ def check_decimals(grid: Grid, values: NDArray[np.float64]) -> None:
     if grid.delimiter == "," and values.shape[1] % 2 == 0 and not (np.nan_to_num(values) % 1).any():
         padded = next((cell for cell in chain.from_iterable(grid.rows) if _PADDED.fullmatch(cell)), None)
         # Signs stand before the comma: of enough rows, never a minus in every second column is no accident.
-        has_minus = (values < 0).any(axis=0)
+        has_minus = np.any(values < 0, axis=0)
         if padded is not None or (len(values) >= 10 and has_minus[::2].any() and not has_minus[1::2].any()):
             raise InputError(
                 f"{grid.name} may have decimal commas, which its commas between values would cut in two"
