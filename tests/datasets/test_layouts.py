@@ -150,7 +150,7 @@ def test_graphs_and_time_series_beside_each_other_are_chosen_by_kind(tmp_path, s
     assert load_graphs(root).handled["time series beside the graphs left aside"] == ("12 files",)
     series = load_graphs(root, kind="series", target="diagnosis")
     assert series.adjacency is None
-    assert series.time_series[0].shape == (5, 6)
+    assert series.time_series[0].shape == (12, 6)
 
 
 def test_options_apply_to_converted_files_too(tmp_path, study):

@@ -73,13 +73,13 @@ def test_a_gap_in_the_middle(folder, study, value):
 
 def test_unreadable_file(folder, study):
     (folder / f"{study.subjects[2]}.csv").write_text("1,2\n3\n")
-    assert_refused(folder, f"{study.subjects[2]}.csv", "in row 2")
+    assert_refused(folder, f"{study.subjects[2]}.csv", "in line 2")
     assert len(load_graphs(folder, exclude=[study.subjects[2]])) == 11
 
 
 def test_duplicate_rows_in_the_table(folder, study):
     edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]]]))
-    assert_refused(folder, "participants.tsv", f"lists '{study.subjects[4]}' 2 times, in rows 6, 14")
+    assert_refused(folder, "participants.tsv", f"lists '{study.subjects[4]}' 2 times, in lines 6, 14")
 
 
 def test_two_matrices_of_one_subject(folder, study):
@@ -113,13 +113,40 @@ def test_target_without_a_table(folder):
     assert len(load_graphs(folder)) == 12
 
 
-def test_target_of_many_values(folder):
-    edit_table(folder, lambda t: t.assign(score=[str(i * 7) for i in range(12)]))
+AGES = {
+    "fractions": [20 + 1.5 * i for i in range(12)],
+    "fractions of few values": [18.5, 20.5] * 6,
+    "as many whole numbers as subjects": [20 + i for i in range(12)],
+    "nearly as many whole numbers as subjects": [20 + i % 8 for i in range(12)],
+    "whole numbers, some of one subject": [20 + round(14 * (i / 200) ** 2) for i in range(200)] + [70],
+    "whole numbers of many subjects": [20 + i % 25 for i in range(500)],
+    "decimal commas": [f"{20 + i % 4},5" for i in range(12)],
+}
+
+
+@pytest.mark.parametrize("ages", AGES.values(), ids=AGES)
+def test_continuous_targets_are_refused_wherever_they_come_from(tmp_path, ages):
+    data = make_study(len(ages), 4).replace(labels=[i % 2 for i in range(len(ages))], label_names=("0", "1"), folds=())
+    folder = writers.write_folder(data.subset(range(12)), tmp_path / "study", ".npy")
+    if len(ages) == 12:
+        edit_table(folder, lambda t: t.assign(score=[str(age) for age in ages]))
+        assert_refused(folder, "regression is not supported", "12 subjects", target="score")
+    np.savez(tmp_path / "study.npz", adjacency=data.adjacency, labels=np.arange(len(ages)) % 2, score=np.array(ages))
+    assert_refused(tmp_path / "study.npz", "regression is not supported", target="score")
+    with pytest.raises(InputError, match="regression is not supported"):
+        BrainGraphs(data.adjacency, ages)
+
+
+@pytest.mark.parametrize(
+    "classes", [[0, 1, 2] * 4, [1.0, 2.0] * 6, [10 * i for i in range(11)] * 3, ["1", "a", "2"] * 4]
+)
+def test_numbers_that_name_classes_are_labels(classes):
+    assert len(BrainGraphs(np.zeros((len(classes), 3, 3)), classes).label_names) == len(set(classes))
+
+
+def test_target_of_many_texts(folder):
+    edit_table(folder, lambda t: t.assign(score=[f"x{i}" for i in range(12)]))
     assert_refused(folder, "12 different values for 12 subjects", target="score")
-
-
-def test_target_of_fractions(folder):
-    assert_refused(folder, "fractional number", target="age")
 
 
 def test_table_about_other_people(folder):
@@ -239,7 +266,7 @@ def test_nodes_without_signal(folder, study):
 
     name = change(folder, study.subjects[3], silence)
     data = load_graphs(folder, target="diagnosis")
-    assert data.handled == {"nodes without signal (missing values) set to 0": (name,)}
+    assert data.handled["nodes without signal (missing values) set to 0"] == (name,)
     assert np.array_equal(np.delete(data.adjacency[3], 2, axis=1)[2], np.zeros(5))
     assert np.array_equal(
         np.delete(np.delete(data.adjacency[3], 2, 0), 2, 1), np.delete(np.delete(study.adjacency[3], 2, 0), 2, 1)
@@ -250,7 +277,7 @@ def test_nodes_without_signal(folder, study):
 def test_infinite_diagonal(folder, study):
     name = change(folder, study.subjects[3], lambda m: m + np.diag(np.full(6, np.inf)))
     data = load_graphs(folder)
-    assert data.handled == {"missing or infinite diagonal set to 0": (name,)}
+    assert data.handled["missing or infinite diagonal set to 0"] == (name,)
     assert not np.diag(data.adjacency[3]).any()
 
 
@@ -302,14 +329,14 @@ def test_reordered_and_missing_named_nodes(tmp_path, study):
 
 def test_silent_columns_and_gaps_of_time_series(tmp_path):
     rng = np.random.default_rng(0)
-    series = [rng.normal(size=(9, 4)) for _ in range(4)]
+    series = [rng.normal(size=(12, 4)) for _ in range(4)]
     series[1][:, 2] = np.nan
     data = BrainGraphs(time_series=[np.nan_to_num(one) for one in series], labels=[0, 1, 0, 1])
     folder = writers.write_folder(data, tmp_path / "study", ".npy")
     np.save(folder / "2.npy", series[1])
     read = load_graphs(folder, target="diagnosis")
     assert not read.time_series[1][:, 2].any()
-    assert read.handled == {"nodes without signal (missing values) set to 0": ("2.npy",)}
+    assert read.handled["nodes without signal (missing values) set to 0"] == ("2.npy",)
     series[3][5, 1] = np.nan
     np.save(folder / "4.npy", series[3])
     assert_refused(folder, "4.npy", "time point 6, node 2")
@@ -332,7 +359,7 @@ def test_check_lists_all_problems_and_exits_with_2(folder, study):
         change(folder, study.subjects[0], lambda m: m[:5, :5]),
         change(folder, study.subjects[1], lambda m: m[:, :4]),
     ]
-    (folder / f"{study.subjects[2]}.csv").write_text("what,is\nthis,now\n")
+    (folder / f"{study.subjects[2]}.csv").write_text("what,is,it\nthis,now,then\n")
     edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]]]))
     first, second = study.subjects[5:7]
     (folder / f"{first}.csv").rename(folder / f"{first}_{second}.csv")
@@ -385,10 +412,11 @@ def test_duplicates_are_found_across_blocks(monkeypatch):
     graphs[3] = graphs[2]
     graphs[5] = 1.0
     graphs[6] = 1.0
-    found = find_duplicates(BrainGraphs(graphs))
+    found, n_pairs = find_duplicates(BrainGraphs(graphs))
+    assert n_pairs == 2
     assert {(a, b) for a, b, _ in found} == {("2", "10"), ("3", "4")}
     series = [np.random.default_rng(i % 3).normal(size=(30, 9)) for i in range(4)]
-    assert [(a, b) for a, b, _ in find_duplicates(BrainGraphs(time_series=series))] == [("1", "4")]
+    assert [(a, b) for a, b, _ in find_duplicates(BrainGraphs(time_series=series))[0]] == [("1", "4")]
 
 
 def test_a_file_that_the_system_will_not_read(tmp_path, study, monkeypatch):

@@ -37,7 +37,7 @@ def test_abide_brings_age_and_is_recognised_as_aal116(shared_data):
     data = load_graphs(shared_data / "abide_aal116_nyu.npz")
     assert data.covariates.columns.tolist() == ["age"]
     assert data.atlas.name == "aal116"
-    assert find_duplicates(data) == []
+    assert find_duplicates(data) == ([], 0)
 
 
 def test_correlations_of_real_subjects_have_a_tangent_space(shared_data):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.text import read_text_matrix
+from isocapsnet.datasets.formats.matrices import read_text_matrix
 
 MATRIX = np.array([[1.0, 0.25, -0.5], [0.25, 1.0, 0.125], [-0.5, 0.125, 1.0]])
 NAMES = ["Left A", "Right B", "C"]
@@ -80,7 +80,8 @@ def test_values_come_back_exactly(tmp_path_factory, n_columns, n_rows, separator
     frame.to_csv(path, sep=separator, header=has_header, index=has_index)
     values, names = read_text_matrix(path)
     assert np.array_equal(values, matrix)
-    assert names == (list(frame.columns) if has_header else None)
+    row_names = list(frame.index) if has_index and n_rows == n_columns else None
+    assert names == (list(frame.columns) if has_header else row_names)
 
 
 def test_no_digit_is_lost(tmp_path):
@@ -127,9 +128,9 @@ def test_leading_columns_of_text_are_no_numbers(tmp_path):
     [
         ("", "bad.csv is empty"),
         ("a,b,c\n", "a header but no numbers"),
-        ("1,3,2\n4,5\n7,8,9\n", "3 values in its first row of numbers but 2 in row 2"),
+        ("1,3,2\n4,5\n7,8,9\n", "3 values in its first row of numbers but 2 in line 2"),
         ("1,3,2\n4,oops,6\n7,8,9\n", "the text 'oops' where a number should be"),
-        ("oops,2\n3,4\nx,5\n", "the text 'oops' where a number should be"),
+        ("oops,2\n3,4\nx,5\n", "the text 'x' where a number should be"),
     ],
 )
 def test_damaged_text_is_refused_by_name(tmp_path, text, sentence):

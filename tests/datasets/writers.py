@@ -58,7 +58,7 @@ def write_xcp_d(data: BrainGraphs, bids: Path) -> Path:
         stem = f"sub-{subject}_task-rest_space-MNI152NLin2009cAsym_seg-Toy"
         frame = pd.DataFrame(matrix, index=pd.Index(names, name="Node"), columns=names)
         frame.to_csv(folder / f"{stem}_stat-pearsoncorrelation_relmat.tsv", sep="\t", na_rep="n/a")
-        series = pd.DataFrame(np.ones((5, len(names))), columns=names)
+        series = pd.DataFrame(np.ones((12, len(names))), columns=names)
         series.to_csv(folder / f"{stem}_stat-mean_timeseries.tsv", sep="\t", index=False)
         pd.DataFrame({"coverage": np.ones(len(names))}).to_csv(
             folder / f"{stem}_stat-coverage_bold.tsv", sep="\t", index=False

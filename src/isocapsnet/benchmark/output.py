@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pandas as pd
 
+from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet.benchmark.results import MethodResult, Table
 from isocapsnet.benchmark.statistics import METRICS, wilson_interval
 
@@ -44,7 +45,7 @@ def write_results(folder: Path, table: Table, context: Mapping[str, Any]) -> Non
     """Write ``results.csv`` and ``results.json``; ``context`` says where the numbers come from."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {
-        "results.csv": results_frame(table).to_csv(index=False),
+        "results.csv": spreadsheet_safe(results_frame(table)).to_csv(index=False),
         "results.json": json.dumps(results_json(table, context), indent=1),
     }.items():
         partial = folder / f".{name}.{uuid4().hex}"

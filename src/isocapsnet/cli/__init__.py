@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from isocapsnet import __version__
+from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
 
 #: Sub-command to where it lives and what ``--help`` says of it.
@@ -30,7 +31,7 @@ _COMMANDS = {
 
 def _show_warning(message: Warning | str, *where: Any, **options: Any) -> None:
     """A warning as a sentence; the line of code that gave it means nothing to whoever typed a command."""
-    click.echo(f"Warning: {message}", err=True)
+    click.echo(printable(f"Warning: {message}"), err=True)
 
 
 class _LazyGroup(click.Group):
@@ -55,14 +56,17 @@ class _LazyGroup(click.Group):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = printable(error.message)  # type: ignore[misc]
+            raise
         except InputError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(printable(f"Error: {error}"), err=True)
             sys.exit(2)
         except OSError as error:
             if error.errno in (None, errno.EPIPE):  # a closed pipe is click's to handle
                 raise
             where = f"{error.filename} cannot be read or written: " if error.filename else ""
-            click.echo(f"Error: {where}{error.strerror}.", err=True)
+            click.echo(printable(f"Error: {where}{error.strerror}."), err=True)
             sys.exit(2)
 
 

@@ -13,9 +13,9 @@ import click
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 
+from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark.jobs import Method
 from isocapsnet.benchmark.output import write_results
@@ -24,11 +24,11 @@ from isocapsnet.benchmark.protocol import Protocol
 from isocapsnet.benchmark.results import Table, group_records, tabulate
 from isocapsnet.benchmark.statistics import CHANCE
 from isocapsnet.benchmark.store import Store
-from isocapsnet.cli._display import audit_table, make_console, results_table
+from isocapsnet.cli._display import audit_table, escape, make_console, results_table
 from isocapsnet.cli._execution import carry_out, check_execution, describe_power
 from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_one_name, split_values
 from isocapsnet.cli._study import publish_study, refuse_missing
-from isocapsnet.cli.data import open_graphs
+from isocapsnet.cli.data import READING, open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
 
 _EMBEDDED = "planted"
@@ -99,7 +99,7 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
         return
     write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions})
     frame = _sweep_frame(table, plan, name, Store(options["out"]))
-    frame.to_csv(options["out"] / "sweep.csv", index=False)
+    spreadsheet_safe(frame).to_csv(options["out"] / "sweep.csv", index=False)
     console.print(_sweep_table(frame, title=escape(f"{passport['name']}: {method}, {_describe(plan)}")))
     console.print(f"Results: {escape(str(options['out']))}/sweep.csv, results.csv, results.json")
 
@@ -166,8 +166,7 @@ def _refuse_idle_options(data: BrainGraphs, options: dict[str, Any]) -> None:
 
 def _open(source: str, options: dict[str, Any]) -> BrainGraphs:
     """The data, with the columns that the analysis needs."""
-    names = ("target", "site", "covariates", "participants", "select", "exclude", "kind", "atlas")
-    reading = {name: options[name] for name in names}
+    reading = {name: options[name] for name in READING}
     # A file brings all its columns, and naming some would change its digest; of a folder's table they must be named.
     if reading["covariates"] or Path(source).is_dir():
         needed = [*(reading["covariates"] or ()), *options["confounds"], *filter(None, [options["group"]])]

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console, Group
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
+from isocapsnet._safe_text import printable
 from isocapsnet.benchmark.results import MethodResult, Table
 from isocapsnet.benchmark.runner import Outcome
 from isocapsnet.benchmark.statistics import Interval
@@ -19,6 +20,11 @@ _PLAIN_LINES = 20
 _PLAIN_WIDTH = 120
 _VERDICTS_FIT = 100
 _LISTED_FAILURES = 5
+
+
+def escape(text: object) -> str:
+    """Text that comes from data, for rich: neither its control characters nor its brackets reach the terminal."""
+    return escape_markup(printable(text))
 
 
 def make_console() -> Console:

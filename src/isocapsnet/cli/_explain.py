@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from isocapsnet import __version__
+from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
-from isocapsnet.cli._display import make_console
+from isocapsnet.cli._display import escape, make_console
 from isocapsnet.cli._explanations import collect_reconstructions
-from isocapsnet.cli.data import open_graphs
-from isocapsnet.cli.models import adjacency_of
+from isocapsnet.cli.data import READING
+from isocapsnet.cli.models import adjacency_of, open_for_model
 from isocapsnet.cli.report import writing
+from isocapsnet.datasets.formats.tables import read_table
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.explain.artifacts import save_explanation
 from isocapsnet.explain.attribution import is_network, sum_over_networks, sum_over_regions
@@ -30,7 +31,6 @@ from isocapsnet.explain.refits import explain_refits
 from isocapsnet.models._persistence import load_model
 from isocapsnet.report.content import Attribution, Reconstructions
 
-_READING = ("target", "site", "covariates", "participants", "select", "exclude", "kind", "atlas")
 _LISTED_REGIONS = 6
 _LISTED_EDGES = 100
 
@@ -56,7 +56,7 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
     estimator = load_model(model)
     if not is_network(estimator):
         raise InputError(f"{model} holds {type(estimator).__name__}, which is no network; only networks are explained.")
-    graphs = open_graphs(data, **{name: options[name] for name in _READING})
+    graphs = open_for_model(estimator, data, {name: options[name] for name in READING})
     X, labels, subjects = _known_graphs(estimator, model, data, graphs)
     networks = _read_networks(options["networks"], graphs.n_nodes)
     attribution, n_folds, seed = options["attribution"], options["folds"], options["seed"]
@@ -125,10 +125,10 @@ def _node_names(graphs: BrainGraphs) -> list[str]:
 def _read_networks(path: Path | None, n_nodes: int) -> list[str] | None:
     if path is None:
         return None
-    table = pd.read_csv(path, sep=None, engine="python")
-    if "network" not in table or len(table) != n_nodes:
-        raise InputError(f"{path} must have a column `network` and one row for each of the {n_nodes} nodes.")
-    return [str(name) for name in table["network"]]
+    names = list(read_table(path).column("network"))
+    if len(names) != n_nodes:
+        raise InputError(f"{path} has {len(names)} rows; it needs one row for each of the {n_nodes} nodes.")
+    return names
 
 
 def _write_tables(findings: _Findings, networks: Sequence[str] | None, out: Path) -> None:
@@ -142,7 +142,7 @@ def _write_tables(findings: _Findings, networks: Sequence[str] | None, out: Path
         "cards": [card.to_json() for card in findings.cards],
     }
     (out / "cards.json").write_text(json.dumps(content, indent=1))
-    _regions_frame(findings).to_csv(out / "regions.csv", index=False)
+    spreadsheet_safe(_regions_frame(findings)).to_csv(out / "regions.csv", index=False)
     rows, columns = np.triu_indices(len(findings.edges), k=1)
     strongest = np.argsort(-np.abs(findings.edges[rows, columns]))[:_LISTED_EDGES]
     edges = [
@@ -150,10 +150,11 @@ def _write_tables(findings: _Findings, networks: Sequence[str] | None, out: Path
         for row, column in zip(rows[strongest], columns[strongest], strict=True)
     ]
     header = ["first", "second", "first_index", "second_index", "separation"]
-    pd.DataFrame(edges, columns=header).to_csv(out / "edges.csv", index=False)
+    spreadsheet_safe(pd.DataFrame(edges, columns=header)).to_csv(out / "edges.csv", index=False)
     if networks is not None:
         names, sums = sum_over_networks(findings.edges, networks)
-        pd.DataFrame(sums, index=names, columns=names).to_csv(out / "networks.csv", index_label="network")
+        frame = pd.DataFrame(sums, index=names, columns=names)
+        spreadsheet_safe(frame).to_csv(out / "networks.csv", index_label="network")
 
 
 def _regions_frame(findings: _Findings) -> pd.DataFrame:

@@ -1,15 +1,28 @@
 """``isocapsnet data``: list, fetch, describe, check and convert datasets."""
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from isocapsnet._safe_text import list_some, printable
+from isocapsnet.cli._options import Bytes
+
 if TYPE_CHECKING:
     from isocapsnet.datasets.graphs import BrainGraphs
+    from isocapsnet.datasets.study import Findings
+
+#: The options of :func:`reading_options`, which are keywords of ``load_graphs``.
+READING = (
+    *("target", "site", "covariates", "participants", "select", "exclude", "kind", "atlas"),
+    *("n_nodes", "index_base", "directed", "read_limit"),
+)
+_LISTED = 10
 
 
 @click.group()
@@ -44,12 +57,21 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--exclude", metavar="SUBJECT,...", callback=_split, help="Subjects to leave out, on record."),
         click.option(
             "--kind",
-            type=click.Choice(["auto", "graphs", "series"]),
+            type=click.Choice(["auto", "graphs", "edges", "series"]),
             default="auto",
             show_default=True,
-            help="Read graphs or time series.",
+            help="What the files are: matrices, edge lists or time series.",
         ),
         click.option("--atlas", type=click.Choice(["aal90", "aal116", "dk82"]), help="Which regions the nodes are."),
+        click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="How many nodes graphs have."),
+        click.option(
+            "--index-base",
+            type=click.IntRange(0, 1),
+            metavar="0|1",
+            help="Whether nodes of edge lists count from 0 or from 1.",
+        ),
+        click.option("--directed/--undirected", default=None, help="Whether edges of edge lists have a direction."),
+        click.option("--read-limit", type=Bytes(), help="Data that may be read into memory (half of what is free)."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -112,7 +134,7 @@ def fetch(name: str, cache: Path | None) -> None:
             bars.update(tasks[file_name], completed=done, total=total)
 
         graphs = fetch_graphs(name, cache=cache, progress=show)
-    click.echo(graphs.describe())
+    _print_passport(graphs)
     entry = CATALOG[name]
     click.echo(f"\nlicence   {entry.licence}\ncitation  {entry.citation}")
     for file in entry.files:
@@ -133,38 +155,64 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
       isocapsnet data describe planted --json
     """
     graphs = open_graphs(path, **options)
-    click.echo(json.dumps(graphs.passport, indent=2) if as_json else graphs.describe())
+    if as_json:
+        click.echo(json.dumps(graphs.passport, indent=2))
+    else:
+        _print_passport(graphs)
 
 
 @data.command()
 @click.argument("path")
 @reading_options
-def check(path: str, **options: Any) -> None:
-    """List all problems of PATH at once: what would be refused, what is mended, what is odd.
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; long lists are shortened without it.")
+def check(path: str, as_json: bool, **options: Any) -> None:
+    """Tell all problems of PATH at once: what would be refused, what is mended, what is odd.
 
     Exits with 0 when the data can be used and with 2 when they would be refused.
 
     \b
     Examples
       isocapsnet data check study/ --target diagnosis
+      isocapsnet data check study/ --target diagnosis --json > problems.json
       isocapsnet data check derivatives/xcp_d --target group --select seg-Glasser
     """
     from isocapsnet.datasets.readers import examine_graphs
     from isocapsnet.datasets.study import ReadOptions
 
     graphs, findings = examine_graphs(path, ReadOptions(**options))
-    for sentence in findings.errors:
-        click.secho(f"refused   {sentence}", fg="red")
-    for sentence in findings.warnings:
-        click.secho(f"warning   {sentence}", fg="yellow")
-    for what, where in findings.handled.items():
-        click.echo(f"handled   {what}: {', '.join(where)}")
-    for subject, reason in findings.exclusions.items():
-        click.echo(f"excluded  {subject}: {reason}")
+    if as_json:
+        click.echo(json.dumps({"path": path, "usable": graphs is not None, **dataclasses.asdict(findings)}, indent=2))
+    else:
+        _print_findings(findings)
+        verdict = (
+            f"would be refused: {len(findings.errors)} problem(s)." if graphs is None else f"can be used: {graphs!r}"
+        )
+        click.echo(printable(f"{path} {verdict}"))
     if graphs is None:
-        click.echo(f"{path} would be refused: {len(findings.errors)} problem(s).")
         sys.exit(2)
-    click.echo(f"{path} can be used: {graphs!r}")
+
+
+def _print_findings(findings: "Findings") -> None:
+    """The first of each kind, and how many more there are."""
+    handled = [f"{what}: {list_some(where)}" for what, where in islice(findings.handled.items(), _LISTED)]
+    excluded = [f"{subject}: {reason}" for subject, reason in islice(findings.exclusions.items(), _LISTED)]
+    for title, color, sentences, count in (
+        ("refused", "red", findings.errors, len(findings.errors)),
+        ("warning", "yellow", findings.warnings, len(findings.warnings)),
+        ("handled", None, handled, len(findings.handled)),
+        ("excluded", None, excluded, len(findings.exclusions)),
+    ):
+        for sentence in sentences[:_LISTED]:
+            click.secho(f"{title:<8}  {printable(sentence)}", fg=color)
+        if count > _LISTED:
+            click.secho(f"{title:<8}  ... and {count - _LISTED:,} more; --json lists all.", fg=color)
+
+
+def _print_passport(graphs: "BrainGraphs") -> None:
+    from isocapsnet.datasets.passport import format_passport
+
+    for what, value in format_passport(graphs.passport):
+        click.echo(f"{what:<17} {printable(value)}")
 
 
 @data.command()
@@ -181,16 +229,18 @@ def convert(path: str, out: Path, **options: Any) -> None:
     """
     graphs = open_graphs(path, **options)
     graphs.save(out)
-    click.echo(graphs.describe())
-    click.echo(f"written to {out}")
+    _print_passport(graphs)
+    click.echo(printable(f"written to {out}"))
 
 
 def open_graphs(path: str, **options: Any) -> "BrainGraphs":
     """Open a path, or a dataset of the catalog by its name."""
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
+    from isocapsnet.datasets.nodes import match_nodes
     from isocapsnet.datasets.readers import apply_options, load_graphs
     from isocapsnet.datasets.study import ReadOptions
 
     if path in CATALOG and not Path(path).exists():
-        return apply_options(fetch_graphs(path), ReadOptions(**options))
+        chosen = ReadOptions(**options)
+        return match_nodes(apply_options(fetch_graphs(path), chosen), chosen.n_nodes, chosen.nodes)
     return load_graphs(path, **options)

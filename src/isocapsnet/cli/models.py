@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from isocapsnet._safe_text import printable, spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.cli.data import open_graphs, reading_options
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from isocapsnet.datasets.graphs import BrainGraphs
+    from isocapsnet.models._base import GraphClassifier
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -58,8 +60,9 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
     estimator = build_estimator(chosen.factory, {**chosen.parameters, **chosen.runtime}, seed)
     extra = {"X_unlabeled": X[~known]} if chosen.use_unlabeled else {}
     estimator.fit(X[known], np.array(graphs.label_names)[graphs.labels[known]], **extra)
+    estimator.node_names_in_ = None if graphs.atlas is None else list(graphs.atlas.node_names)
     save_model(estimator, out)
-    click.echo(f"{chosen.label} fitted to {known.sum()} graphs: {out}")
+    click.echo(printable(f"{chosen.label} fitted to {known.sum()} graphs: {out}"))
 
 
 @click.command()
@@ -85,13 +88,13 @@ def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
     from isocapsnet import load_model
 
     estimator = load_model(model)
-    graphs = open_graphs(data, **reading)
+    graphs = open_for_model(estimator, data, reading)
     probabilities = estimator.predict_proba(adjacency_of(graphs))
     table = pd.DataFrame(
         {"subject": graphs.subjects, "prediction": estimator.classes_[probabilities.argmax(axis=1)]}
     ).join(pd.DataFrame(probabilities, columns=[f"p_{name}" for name in estimator.classes_]))
-    table.to_csv(out, index=False)
-    click.echo(f"{len(table)} predictions: {out}")
+    spreadsheet_safe(table).to_csv(out, index=False)
+    click.echo(printable(f"{len(table)} predictions: {out}"))
 
 
 @click.command()
@@ -113,12 +116,23 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
     estimator = load_model(model)
     if not hasattr(estimator, "transform"):
         raise InputError(f"{type(estimator).__name__} learns no representation; predict is what it can do.")
-    graphs = open_graphs(data, **reading)
+    graphs = open_for_model(estimator, data, reading)
     features = estimator.transform(adjacency_of(graphs)).reshape(len(graphs), -1)
     table = pd.DataFrame(features, columns=[f"feature_{number}" for number in range(1, features.shape[1] + 1)])
     table.insert(0, "subject", graphs.subjects)
-    table.to_csv(out, index=False)
-    click.echo(f"{features.shape[1]} features of {len(graphs)} graphs: {out}")
+    spreadsheet_safe(table).to_csv(out, index=False)
+    click.echo(printable(f"{features.shape[1]} features of {len(graphs)} graphs: {out}"))
+
+
+def open_for_model(estimator: "GraphClassifier", data: str, reading: dict[str, Any]) -> "BrainGraphs":
+    """Data for a fitted model: with its nodes in its order, where they have names.
+
+    Edge lists do not tell the nodes without an edge; they have the nodes of the model.
+    """
+    reading = reading | {"nodes": estimator.node_names_in_}
+    if estimator.node_names_in_ is None and reading["n_nodes"] is None and Path(data).is_dir():
+        reading["n_nodes"] = estimator.n_nodes_in_
+    return open_graphs(data, **reading)
 
 
 def adjacency_of(graphs: "BrainGraphs") -> "NDArray[np.floating[Any]]":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
 
 
@@ -49,9 +50,9 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
         page = render(read_results(folder, created=date.today().isoformat()), save)
     with writing(target):
         target.write_text(page, encoding="utf-8")
-    click.echo(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)")
+    click.echo(printable(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)"))
     if figures is not None:
-        click.echo(f"Figures: {len(saved)} files in {figures}")
+        click.echo(printable(f"Figures: {len(saved)} files in {figures}"))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from isocapsnet._validation import InputError, check_option
 from isocapsnet.datasets.archive import cache_folder
 from isocapsnet.datasets.atlas import ATLASES, Atlas, load_atlas
 from isocapsnet.datasets.download import Progress, RemoteFile, download
-from isocapsnet.datasets.formats.participants import read_table
+from isocapsnet.datasets.formats.tables import read_table
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
@@ -116,7 +116,9 @@ _ABIDE_TABLE = "Phenotypic_V1_0b_preprocessed1.csv"
 
 def _abide_series(folder: Path) -> tuple[RemoteFile, ...]:
     """The time series of all subjects that the phenotypic table lists with a file."""
-    names = [file_id for file_id in read_table(folder / _ABIDE_TABLE)["FILE_ID"] if file_id not in ("", "no_filename")]
+    names = [
+        file_id for file_id in read_table(folder / _ABIDE_TABLE).column("FILE_ID") if file_id not in ("", "no_filename")
+    ]
     root = f"{_ABIDE}/Outputs/cpac/filt_noglobal/rois_aal"
     return tuple(RemoteFile(f"{root}/{n}_rois_aal.1D", f"rois_aal/{n}_rois_aal.1D") for n in names)
 

@@ -9,20 +9,29 @@ from isocapsnet.datasets.graphs import BrainGraphs
 _BLOCK = 500
 
 
-def find_duplicates(data: BrainGraphs, threshold: float = 0.99) -> list[tuple[str, str, float]]:
-    """Pairs of subjects whose edge vectors correlate above ``threshold``: ``(subject, subject, correlation)``."""
-    pairs = []
+def find_duplicates(
+    data: BrainGraphs, threshold: float = 0.99, limit: int = 100
+) -> tuple[list[tuple[str, str, float]], int]:
+    """Pairs of subjects whose edge vectors correlate above ``threshold``.
+
+    Returns the ``limit`` most alike as ``(subject, subject, correlation)``, and how many pairs there are in all: where
+    everybody is alike, that is nearly the square of the number of subjects.
+    """
+    found: list[tuple[float, int, int]] = []
+    n_pairs = 0
     blocks = range(0, len(data), _BLOCK)
     for first in blocks:
         rows = _standard_edges(data, first)
         for second in blocks[first // _BLOCK :]:
             correlation = rows @ (rows if second == first else _standard_edges(data, second)).T
-            for i, j in np.argwhere(correlation > threshold):
-                if first + i < second + j:
-                    pairs.append(
-                        (str(data.subjects[first + i]), str(data.subjects[second + j]), float(correlation[i, j]))
-                    )
-    return sorted(pairs, key=lambda pair: -pair[2])
+            if second == first:
+                correlation[np.tril_indices_from(correlation)] = -1
+            i, j = np.nonzero(correlation > threshold)
+            n_pairs += len(i)
+            strongest = np.argsort(-correlation[i, j], kind="stable")[:limit]
+            found += [(-float(correlation[i[k], j[k]]), first + int(i[k]), second + int(j[k])) for k in strongest]
+            found = sorted(found)[:limit]
+    return [(str(data.subjects[i]), str(data.subjects[j]), -value) for value, i, j in found], n_pairs
 
 
 def _standard_edges(data: BrainGraphs, start: int) -> NDArray[np.float32]:

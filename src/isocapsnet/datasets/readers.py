@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from isocapsnet._validation import InputError, check_option
+from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.archive import read_archive
 from isocapsnet.datasets.atlas import ATLASES, load_atlas
 from isocapsnet.datasets.duplicates import find_duplicates
@@ -18,11 +18,12 @@ from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
 from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
+from isocapsnet.datasets.nodes import match_nodes
 from isocapsnet.datasets.storage import is_saved
 from isocapsnet.datasets.study import Findings, ReadOptions, Study, assemble
 
 # Options that say which files to read and where their columns are, and options that name columns.
-_FOLDER_OPTIONS = ("participants", "select", "kind")
+_FOLDER_OPTIONS = ("participants", "select", "kind", "index_base", "directed")
 _COLUMN_OPTIONS = ("target", "site", "covariates")
 
 
@@ -35,8 +36,12 @@ def load_graphs(
     participants: str | Path | None = None,
     select: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    kind: Literal["auto", "graphs", "series"] = "auto",
+    kind: Literal["auto", "graphs", "edges", "series"] = "auto",
     atlas: str | None = None,
+    n_nodes: int | None = None,
+    index_base: Literal[0, 1] | None = None,
+    directed: bool | None = None,
+    nodes: Sequence[str] | None = None,
     read_limit: int | None = None,
 ) -> BrainGraphs:
     """Read connectomes or ROI time series with what is known about their subjects.
@@ -44,10 +49,10 @@ def load_graphs(
     Parameters
     ----------
     source : path or list
-        A folder with one matrix or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
-        ``.mat``, ``.graphml``) and a participants table; BIDS derivatives (``*_relmat.tsv``, ``*_timeseries.tsv``);
-        a TUDataset folder; the paper authors' folder of pickled folds; an ``.npz`` or ``.mat`` with all graphs; or
-        a list of PyTorch Geometric ``Data``.
+        A folder with one matrix, edge list or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
+        ``.mat``, ``.graphml``, ``.edges``, ``.edgelist``) and a participants table; BIDS derivatives
+        (``*_relmat.tsv``, ``*_timeseries.tsv``); a TUDataset folder; the paper authors' folder of pickled folds; an
+        ``.npz`` or ``.mat`` with all graphs; or a list of PyTorch Geometric ``Data``.
     target : str, optional
         Column of the participants table, or array of an ``.npz`` or ``.mat``, that holds the labels. In a folder also
         "@subject" (the letters that a subject's id starts with: control in sub-control50030) and "@folder" (the folder
@@ -61,10 +66,21 @@ def load_graphs(
         Parts that the names of the wanted files have, where subjects have several: an atlas, a session, a run.
     exclude : sequence of str, optional
         Subjects to leave out; recorded in the passport.
-    kind : {"auto", "graphs", "series"}
-        Which files to read where a folder holds both, and what they are where their shape does not tell.
+    kind : {"auto", "graphs", "edges", "series"}
+        Which files to read where a folder holds graphs and time series, and what they are where their content does
+        not tell.
     atlas : {"aal90", "aal116", "dk82"}, optional
         Names and coordinates of the nodes, where the data do not name their nodes.
+    n_nodes : int, optional
+        How many nodes graphs have. Edge lists alone do not tell, where the last nodes have no edge; other data are
+        refused if they have another number.
+    index_base : {0, 1}, optional
+        Whether the nodes of edge lists count from 0 or from 1, where their numbers do not tell.
+    directed : bool, optional
+        Whether edge lists have a direction, where the listed pairs do not tell.
+    nodes : sequence of str, optional
+        The names of the nodes in the order in which they are needed, such as those that a model was fitted to. Data
+        with other names are refused.
     read_limit : int, optional
         Bytes of arrays that may be read into memory; files that declare more are refused before anything is allocated.
         The default is half of the free memory. Arrays that are mapped from an ``.npz`` do not count.
@@ -75,7 +91,21 @@ def load_graphs(
         One sentence about the first problem; :func:`examine_graphs` tells all of them.
     """
     table = None if participants is None else Path(participants)
-    options = ReadOptions(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas, read_limit)
+    options = ReadOptions(
+        target,
+        site,
+        covariates,
+        table,
+        tuple(select),
+        tuple(exclude),
+        kind,
+        atlas,
+        n_nodes,
+        index_base,
+        directed,
+        nodes,
+        read_limit,
+    )
     findings = Findings()
     data = _read(source, options, findings)
     findings.raise_errors()
@@ -101,20 +131,25 @@ def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[Bra
 
 
 def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
-    check_option("kind", options.kind, ("auto", "graphs", "series"))
+    check_option("kind", options.kind, ("auto", "graphs", "edges", "series"))
+    check_option("index_base", options.index_base, (None, 0, 1))
+    if options.n_nodes is not None:
+        check_number("n_nodes", options.n_nodes, low=1, integer=True)
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
     limit = ReadLimit(options.read_limit)
     if is_geometric(source):
         _refuse(options, "a list of graphs", *_FOLDER_OPTIONS, *_COLUMN_OPTIONS)
-        return assemble(_exclude(read_geometric(source, limit), options, findings), findings, atlas=options.atlas)
+        data = assemble(_exclude(read_geometric(source, limit), options, findings), findings, atlas=options.atlas)
+        return None if data is None else match_nodes(data, options.n_nodes, options.nodes)
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
     try:
-        return _read_path(path, options, findings, limit)
+        data = _read_path(path, options, findings, limit)
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read ({error.strerror or error}).") from error
+    return None if data is None else match_nodes(data, options.n_nodes, options.nodes)
 
 
 def _read_path(path: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
@@ -185,8 +220,8 @@ def apply_options(data: BrainGraphs, options: ReadOptions) -> BrainGraphs:
 def _refuse(options: ReadOptions, what: str, *names: str) -> None:
     """Refuse options that would be ignored."""
     for name in names:
-        if getattr(options, name) and getattr(options, name) != "auto":
-            raise InputError(f"--{name} does not apply to {what}; leave it out.")
+        if getattr(options, name) not in (None, (), "auto"):
+            raise InputError(f"--{name.replace('_', '-')} does not apply to {what}; leave it out.")
 
 
 def _exclude(study: Study, options: ReadOptions, findings: Findings) -> Study:
@@ -238,8 +273,11 @@ def _look_closer(data: BrainGraphs) -> list[str]:
             )
     if not data.label_names:
         sentences.append("There are no labels; name the column of classes with --target.")
-    for first, second, correlation in find_duplicates(data):
+    pairs, n_pairs = find_duplicates(data)
+    if n_pairs:
+        listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])
         sentences.append(
-            f"Subjects {first} and {second} may be the same person: their edges correlate at {correlation:.4f}."
+            f"{n_pairs:,} pair(s) of subjects may be the same person, because their edges correlate above 0.99: "
+            f"{listed}{'...' if n_pairs > 6 else ''}"
         )
     return sentences

@@ -1,5 +1,6 @@
 """The contract every method of ``MODELS`` keeps."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +25,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     classes_: NDArray[Any]
     n_nodes_in_: int
+    #: Names of the nodes in the order of the training graphs, where whoever fitted the model knew them.
+    node_names_in_: Sequence[str] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""

@@ -41,6 +41,7 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
         "method_version": estimator.version,
         "parameters": _storable_parameters(estimator),
         "n_nodes": estimator.n_nodes_in_,
+        "node_names": None if estimator.node_names_in_ is None else [*map(str, estimator.node_names_in_)],
         "classes": _encode_classes(estimator.classes_),
         "values": _encode(values),
     }
@@ -82,6 +83,7 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
     try:
         estimator = model(**_decode(content["parameters"]))
         estimator.n_nodes_in_ = content["n_nodes"]
+        estimator.node_names_in_ = content.get("node_names")
         estimator.classes_ = _decode_classes(content["classes"])
         estimator._set_state(_decode(content["values"]), arrays)
     except InputError:

@@ -1,4 +1,4 @@
-"""A folder with one matrix per subject: plain files, BIDS derivatives, GraphML, ROI time series."""
+"""A folder with one file per subject: matrices, edge lists, BIDS derivatives, GraphML, ROI time series."""
 
 import itertools
 import re
@@ -10,21 +10,26 @@ from typing import Any
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.formats.edge_graphs import build_graphs
+from isocapsnet.datasets.formats.edges import edges_of_matrix, find_edges
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
+from isocapsnet.datasets.formats.matrices import parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_file
 from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
-from isocapsnet.datasets.formats.text import read_text_matrix
+from isocapsnet.datasets.formats.recognition import Content, Kind, is_named_series, recognise
+from isocapsnet.datasets.formats.text import read_grid
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.study import Findings, ReadOptions, Study
 
-_EXTENSIONS = frozenset({".csv", ".tsv", ".txt", ".1d", ".npy", ".mat", ".graphml"})
+_EDGE_LISTS = frozenset({".edges", ".edgelist"})
+_TEXTS = _EDGE_LISTS | {".csv", ".tsv", ".txt", ".1d"}
+_EXTENSIONS = _TEXTS | {".npy", ".mat", ".graphml"}
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
 # BIDS suffixes of connectivity matrices and time series; where a folder has them, its other tables are side files.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
 #: Targets that are no column: the letters that a subject's id starts with, and the folder that its file lies in.
 _NAME_TARGETS = ("@subject", "@folder")
-_SERIES = re.compile(r"time[-_]?series|_rois_|\.1d$", re.IGNORECASE)
 
 
 @dataclass
@@ -34,8 +39,7 @@ class _Scan:
     path: Path
     subject: str
     row: int | None
-    matrix: NDArray[Any] | None = None
-    node_names: list[str] | None = None
+    content: Content | None = None
 
 
 def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> Study:
@@ -57,13 +61,17 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     scans = [scan for scan in scans if scan.subject not in excluded]
     for scan in scans:
         try:
-            scan.matrix, scan.node_names = _read_matrix(scan.path, limit)
+            scan.content = _read_content(scan.path, scan.path.relative_to(folder).as_posix(), limit)
         except InputError as error:
             findings.errors.append(str(error))
-    study = _make_study(folder, [scan for scan in scans if scan.matrix is not None], options)
+    contents = [scan.content for scan in scans if scan.content is not None]
+    kind, contents = recognise(contents, options.kind, findings) if contents else ("graphs", [])
+    kept = {id(content) for content in contents}
+    scans = [scan for scan in scans if id(scan.content) in kept]
+    study = _make_study(scans, kind, options, findings)
     if participants is not None:
         try:
-            _join(study, participants, [scan.row for scan in scans if scan.matrix is not None], options)
+            _join(study, participants, [scan.row for scan in scans], options, findings)
         except InputError as error:
             findings.errors.append(str(error))
     return study
@@ -93,8 +101,8 @@ def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings
     ]
     files = [path for path in files if _BIDS_DATA.fullmatch(path.name)] or files
     files = [path for path in files if all(part in path.name for part in options.select)]
-    series = [path for path in files if _SERIES.search(path.name)]
-    graphs = [path for path in files if not _SERIES.search(path.name)]
+    series = [path for path in files if is_named_series(path.name)]
+    graphs = [path for path in files if not is_named_series(path.name)]
     if options.kind == "series":
         chosen = series or graphs
     else:
@@ -142,14 +150,35 @@ def _compare(participants: Participants, scans: list[_Scan], findings: Findings)
             findings.handle(f"matrix without a row in {participants.path.name} kept as unlabelled", scan.path.name)
 
 
+def _read_content(path: Path, source: str, limit: ReadLimit) -> Content:
+    """What a subject's file holds; text that may be a matrix and an edge list is returned as both."""
+    suffix = path.suffix.lower()
+    if suffix not in _TEXTS:
+        matrix, node_names = _read_matrix(path, limit)
+        return Content(
+            source, matrix, node_names, edges=edges_of_matrix(source, matrix) if node_names is None else None
+        )
+    grid = read_grid(path)
+    edges = find_edges(grid)
+    if suffix in _EDGE_LISTS and edges is None:
+        raise InputError(f"{path.name} is no edge list: rows of two nodes and, optionally, a weight are needed.")
+    try:
+        table = None if suffix in _EDGE_LISTS else parse_matrix(grid)
+    except InputError:
+        if edges is None:
+            raise
+        table = None
+    if table is None:
+        return Content(source, edges=edges)
+    return Content(source, table.values, table.names, table.row_names is not None, edges)
+
+
 def _read_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], list[str] | None]:
     suffix = path.suffix.lower()
     if suffix == ".graphml":
         return read_graphml(path, limit)
     if suffix == ".mat":
         return read_mat_matrix(path, limit), None
-    if suffix != ".npy":
-        return read_text_matrix(path)
     matrix = read_npy_file(path, limit)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise InputError(
@@ -158,17 +187,29 @@ def _read_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], list[str] 
     return matrix, None
 
 
-def _make_study(folder: Path, scans: list[_Scan], options: ReadOptions) -> Study:
+def _make_study(scans: list[_Scan], kind: Kind, options: ReadOptions, findings: Findings) -> Study:
+    contents = [scan.content for scan in scans if scan.content is not None]
     study = Study(
-        matrices=[scan.matrix for scan in scans if scan.matrix is not None],
-        sources=[scan.path.relative_to(folder).as_posix() for scan in scans],
+        matrices=[content.matrix for content in contents if content.matrix is not None and kind != "edges"],
+        sources=[content.source for content in contents],
         subjects=[scan.subject for scan in scans],
-        node_names=[scan.node_names for scan in scans],
+        node_names=[content.node_names for content in contents],
+        is_series=kind == "series",
     )
-    if scans:
+    if contents:
         name = _stem(scans[0].path)
         study.atlas_name = _entity(name, "atlas") or _entity(name, "seg") or ""
-        study.is_series = _are_series(study, options.kind)
+    if kind == "edges":
+        try:
+            lists = [content.edges for content in contents if content.edges is not None]
+            study.matrices, names, study.is_directed = build_graphs(lists, options, findings)
+            study.node_names = [names] * len(lists)
+        except InputError as error:
+            findings.errors.append(str(error))
+    elif options.index_base is not None or options.directed is not None:
+        findings.errors.append(
+            "--index-base and --directed are for edge lists, and the files are none; leave them out."
+        )
     if options.target == "@subject":
         study.labels = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
     elif options.target == "@folder":
@@ -176,21 +217,15 @@ def _make_study(folder: Path, scans: list[_Scan], options: ReadOptions) -> Study
     return study
 
 
-def _join(study: Study, participants: Participants, rows: Sequence[int | None], options: ReadOptions) -> None:
+def _join(
+    study: Study, participants: Participants, rows: Sequence[int | None], options: ReadOptions, findings: Findings
+) -> None:
     """Take labels, sites and covariates from the table."""
     if options.target is not None and options.target not in _NAME_TARGETS:
         study.labels = participants.values(options.target, rows)
+        for word, count in participants.missing_words(options.target, rows).items():
+            findings.handle(f"{word!r} in column {options.target!r} taken for a missing label", f"{count} subjects")
     if options.site is not None:
         study.sites = [site or "unknown" for site in participants.values(options.site, rows)]
     if options.covariates:
         study.covariates = participants.covariates(options.covariates, rows)
-
-
-def _are_series(study: Study, kind: str) -> bool:
-    """Whether the files are time series: by name, else because none is square and all have the same columns."""
-    if kind != "auto":
-        return kind == "series"
-    if _SERIES.search(study.sources[0]):
-        return True
-    shapes: Sequence[tuple[int, ...]] = [matrix.shape for matrix in study.matrices]
-    return all(rows != columns for rows, columns in shapes) and len({columns for _, columns in shapes}) == 1

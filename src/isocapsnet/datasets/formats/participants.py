@@ -1,19 +1,32 @@
-"""The table of subjects beside the matrices (BIDS ``participants.tsv`` and its relatives), and who is who in it."""
+"""The table of subjects beside the matrices (BIDS ``participants.tsv`` and its relatives), and who is who in it.
 
-import io
-import itertools
+A file must never get another subject's row: where names allow two answers, the study is refused.
+"""
+
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.text import find_delimiter, read_text
-from isocapsnet.datasets.labels import MISSING
+from isocapsnet.datasets.formats.identifiers import (
+    Run,
+    Tokens,
+    clean_identifiers,
+    find_runs,
+    index_identifiers,
+    is_rounded,
+)
+from isocapsnet.datasets.formats.tables import read_table
+from isocapsnet.datasets.formats.text import is_number, parse_numbers
+from isocapsnet.datasets.labels import is_missing
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
+#: Names of columns that hold identifiers, the most binding first, in lower case and without punctuation.
+_ID_NAMES = ("participantid", "subjectid", "subid", "subject", "participant", "sub", "id")
 
 
 def is_table(path: Path) -> bool:
@@ -31,27 +44,6 @@ def find_table(folder: Path) -> Path | None:
     return None
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """All columns as text; missing values as empty text."""
-    text = read_text(path)
-    first_line = text.split("\n", 1)[0]
-    try:
-        table = pd.read_csv(io.StringIO(text), sep=find_delimiter(first_line), dtype=str, keep_default_na=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise InputError(f"{path.name} is not a readable table ({error}).") from error
-    table.columns = table.columns.str.strip()
-    return table.map(lambda cell: "" if str(cell).strip().lower() in MISSING else str(cell).strip())
-
-
-def tokenize(name: str) -> tuple[str, ...]:
-    """The words and numbers of an identifier or file name: "sub-0050952" and "50952" are the same subject.
-
-    In a BIDS file name only the subject's entity counts.
-    """
-    entity = re.search(r"(?:^|_)sub-([^_.]+)", name)
-    return tuple(t.lstrip("0") or "0" for t in re.findall(r"[a-z]+|[0-9]+", (entity[1] if entity else name).lower()))
-
-
 class Participants:
     """A table of subjects whose identifier column has been found by what the files are called.
 
@@ -65,65 +57,91 @@ class Participants:
     def __init__(self, path: Path, file_names: Sequence[str]) -> None:
         self.path = path
         self.table = read_table(path)
-        tokens = [tokenize(name) for name in file_names]
-        self._prefix = _common_length(tokens)
-        self._suffix = _common_length([name[::-1] for name in tokens])
-        indexes = {column: self._index(column) for column in self.table.columns}
-        found = {
-            column: len(set().union(*(self._matches(name, index) for name in file_names)))
-            for column, index in indexes.items()
-        }
-        preferred = [column for column in found if column.lower() in ("participant_id", "subject_id", "sub_id")]
-        self.id_column = max(found, key=lambda column: (found[column], column in preferred), default="")
-        if not found.get(self.id_column):
+        self._runs = find_runs(file_names)
+        self.id_column = self._choose(file_names)
+        ids = self.table.column(self.id_column)
+        if rounded := next(filter(is_rounded, ids), None):
             raise InputError(
-                f"No column of {path.name} names the subjects as the files do ({file_names[0]!r}, for example)."
+                f"{path.name} has the identifier {rounded} in column {self.id_column!r}, which a spreadsheet may have "
+                "rounded; restore the identifiers."
             )
-        self._rows = indexes[self.id_column]
+        self._ids = clean_identifiers(ids)
+        self._rows = index_identifiers(self._ids)
+        self._check_places()
 
-    def _index(self, column: str) -> dict[tuple[str, ...], list[int]]:
-        rows: dict[tuple[str, ...], list[int]] = {}
-        for row, identifier in enumerate(self.table[column]):
-            if tokens := tokenize(identifier):
-                rows.setdefault(tokens, []).append(row)
-        return rows
+    def _choose(self, file_names: Sequence[str]) -> str:
+        """The column that names most files; refused where another column names them as well but otherwise."""
+        wanted = {run.tokens for runs in self._runs.values() for run in runs}
+        indexes = {
+            name: index_identifiers(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
+        }
+        found = {column: {name: self._match(name, index) for name in file_names} for column, index in indexes.items()}
+        scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in found.items()}
+        best = max(scores, key=lambda column: (scores[column], -_rank(column)))
+        if not scores[best]:
+            raise InputError(
+                f"No column of {self.path.name} names the subjects as the files do ({file_names[0]!r}, for example)."
+            )
+        is_sure = _is_identifier(best) and all(found[best].values())
+        for rival, score in scores.items():
+            is_weak = 2 * score <= scores[best] or is_sure
+            if rival != best and _rank(best) > 0 and (_is_identifier(rival) or not is_weak):
+                for name in file_names:
+                    ours, theirs = (
+                        {row for run in found[column][name] for row in indexes[column][run.tokens]}
+                        for column in (best, rival)
+                    )
+                    self._refuse_rival(name, best, rival, ours, theirs)
+        return best
 
-    def _matches(self, file_name: str, index: dict[tuple[str, ...], list[int]]) -> set[tuple[str, ...]]:
-        """Identifiers that occur in a file name as a run of its tokens; only the longest runs count.
+    def _refuse_rival(self, name: str, best: str, rival: str, ours: set[int], theirs: set[int]) -> None:
+        if ours and theirs and not ours & theirs:
+            lines = f"lines {self.table.lines[min(ours)]} and {self.table.lines[min(theirs)]}"
+            raise InputError(
+                f"Columns {best!r} and {rival!r} of {self.path.name} both name {name}, but as different subjects "
+                f"({lines}); call the column of identifiers participant_id."
+            )
 
-        A run must reach into the part where file names differ: what they share, such as an atlas, names nobody.
-        """
-        tokens = tokenize(file_name)
-        first, last = self._prefix, len(tokens) - self._suffix - 1
-        if first > last:
-            first, last = 0, len(tokens) - 1
-        for length in range(len(tokens), 0, -1):
-            starts = range(max(0, first - length + 1), min(last, len(tokens) - length) + 1)
-            if matching := {tokens[start : start + length] for start in starts} & index.keys():
-                return matching
-        return set()
+    def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
+        """The longest runs of a file name that are identifiers, one for each identifier."""
+        matching = [run for run in self._runs[file_name] if run.tokens in index]
+        return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
+
+    def _check_places(self) -> None:
+        """Refuse files that have their identifiers at different places of their names: one of them may be none."""
+        found = {name: runs[0] for name in self._runs if len(runs := self._match(name, self._rows)) == 1}
+        before, after = {run.n_before for run in found.values()}, {run.n_after for run in found.values()}
+        inside = {run.is_inside for run in found.values()}
+        if len(inside) > 1 or (len(before) > 1 and len(after) > 1):
+            places = {name: run.is_inside if len(inside) > 1 else run.n_before for name, run in found.items()}
+            usual = Counter(places.values()).most_common(1)[0][0]
+            one = next(name for name, place in places.items() if place == usual)
+            other = next(name for name, place in places.items() if place != usual)
+            raise InputError(
+                f"{other} has the subject {' '.join(found[other].tokens)} of {self.path.name} at another place of its "
+                f"name than {one} has {' '.join(found[one].tokens)}; name the files alike, such as sub-ID."
+            )
 
     def duplicates(self) -> list[str]:
-        """A sentence for each subject that the table lists more than once."""
-        ids = self.table[self.id_column]
+        """A sentence for each subject that the table lists more than once; sub-1 and sub-01 are one."""
         return [
-            f"{self.path.name} lists {ids.iloc[rows[0]]!r} {len(rows)} times, in rows "
-            f"{', '.join(str(row + 2) for row in rows)}; keep one row per subject."
+            f"{self.path.name} lists {' and '.join(map(repr, sorted({self._ids[row] for row in rows})[:3]))} "
+            f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
             for rows in self._rows.values()
             if len(rows) > 1
         ]
 
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` when there is none."""
-        found = self._matches(file_name, self._rows)
+        found = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
         if len(found) > 1:
-            names = ", ".join(repr(self.table[self.id_column].iloc[self._rows[key][0]]) for key in sorted(found)[:3])
+            names = list_some([repr(self._ids[row]) for row in sorted(found)], 3)
             raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
-        return self._rows[found.pop()][0] if found else None
+        return found[0] if found else None
 
     def identifier(self, row: int) -> str:
         """The subject of a row, without the prefix of BIDS."""
-        return str(self.table[self.id_column].iloc[row]).removeprefix("sub-")
+        return self._ids[row]
 
     def without(self, rows: Collection[int | None]) -> list[str]:
         """The subjects of the table that are in none of these rows."""
@@ -132,23 +150,31 @@ class Participants:
 
     def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
         """A column for the subjects in ``rows``; empty text for a missing value and for a subject not in the table."""
-        if column not in self.table:
-            raise InputError(f"{self.path.name} has no column {column!r}; it has {', '.join(self.table.columns)}.")
-        cells = self.table[column].tolist()
-        return ["" if row is None else cells[row] for row in rows]
+        cells = self.table.column(column)
+        return ["" if row is None or is_missing(cells[row]) else cells[row] for row in rows]
+
+    def missing_words(self, column: str, rows: Sequence[int | None]) -> Counter[str]:
+        """How often which word other than n/a says in a column that a value is missing."""
+        cells = self.table.column(column)
+        words = [cells[row] for row in rows if row is not None and is_missing(cells[row])]
+        return Counter(word for word in words if word.lower() not in ("", "n/a"))
 
     def covariates(self, columns: Sequence[str], rows: Sequence[int | None]) -> pd.DataFrame:
         """Several columns for the subjects in ``rows``, as numbers where all values that are there are numbers."""
         frame = pd.DataFrame({column: self.values(column, rows) for column in columns})
         for column in columns:
-            numbers = pd.to_numeric(frame[column].replace("", None), errors="coerce")
-            if not (numbers.isna() & (frame[column] != "")).any():
-                frame[column] = numbers.astype(np.float64)
+            cells = frame[column].tolist()
+            if all(map(is_number, cells)):
+                name = f"{self.path.name}, column {column!r},"
+                frame[column] = parse_numbers(name, [[cell] for cell in cells], [0] * len(cells))[:, 0]
         return frame
 
 
-def _common_length(sequences: list[tuple[str, ...]]) -> int:
-    """How many tokens all sequences start with; 0 when there is only one."""
-    if len(sequences) < 2:
-        return 0
-    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))
+def _rank(column: str) -> int:
+    """0 for participant_id, then other usual names of identifiers, and last everything else."""
+    plain = re.sub(r"[\W_]", "", column.lower())
+    return _ID_NAMES.index(plain) if plain in _ID_NAMES else len(_ID_NAMES)
+
+
+def _is_identifier(column: str) -> bool:
+    return _rank(column) < len(_ID_NAMES)

@@ -1,138 +1,156 @@
-"""Matrices as text, however they were exported: delimiter, header and index column are found in the content."""
+"""Delimited text: how a file is decoded, where its cells begin and end, and which number a cell is.
+
+Nothing is guessed that could be guessed wrong: where two readings of a cell or a line differ, the file is refused.
+"""
 
 import csv
-import io
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.labels import MISSING
 
-_INDEX_TITLES = MISSING | {"node", "nodes", "index", "time", "region", "unnamed: 0"}
+_QUOTED = re.compile(r'"[^"\n]*"')
+_BREAKS = re.compile(r"\r\n|\r")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_PLAIN = re.compile(r"[0-9eE+.\-]*", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf(inity)?", re.ASCII | re.IGNORECASE)
+_WHOLE = re.compile(r"[-+]?\d+(\.0*)?([eE][-+]?0+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+_PADDED = re.compile(r"[-+]?0\d+|-0", re.ASCII)
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8 (with or without byte-order mark), UTF-16 or Latin-1."""
+    """The text of a file in UTF-8 (with or without byte-order mark), UTF-16 or Windows-1252; its lines end in LF."""
     content = path.read_bytes()
-    for encoding in ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "latin-1"):
+    is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16",) if is_wide else ("utf-8-sig", "cp1252"):
         try:
-            return content.decode(encoding)
+            text = _BREAKS.sub("\n", content.decode(encoding))
         except UnicodeDecodeError:
             continue
-    raise InputError(f"{path.name} is not a text file.")
+        if control := _CONTROLS.search(text):
+            line = text.count("\n", 0, control.start()) + 1
+            raise InputError(f"{path.name} is not a text file: line {line} holds the character {control[0]!r}.")
+        return text
+    raise InputError(f"{path.name} is not a text file in UTF-8, UTF-16 or Windows-1252; save it as UTF-8.")
 
 
 def find_delimiter(line: str) -> str:
-    """The first of tab, semicolon and comma that the line contains, else a blank."""
-    return next((delimiter for delimiter in "\t;," if delimiter in line), " ")
+    """The first of tab, semicolon and comma that the line has outside quotes, else a blank."""
+    bare = _QUOTED.sub("", line)
+    return next((delimiter for delimiter in "\t;," if delimiter in bare), " ")
 
 
-def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]:
-    """Read a matrix and the names of its columns (``None`` when the file has none).
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a text file, without blank lines and comments; ``lines`` are their line numbers in the file."""
 
-    Lines that start with ``#`` are comments. A header row and an index column are recognised by text where numbers
-    should be, by an empty corner, or by numbering 0, 1, 2... or 1, 2, 3... where the matrix would not be square.
+    name: str
+    rows: list[list[str]]
+    lines: list[int]
+    delimiter: str
+
+
+def read_grid(path: Path) -> Grid:
+    """Split a file into cells. The first line decides the delimiter; lines that start with ``#`` are comments.
+
+    A delimiter that ends every line is no column.
     """
-    lines = [line for line in read_text(path).splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if not lines:
+    numbered = [
+        (number, line.strip(" "))
+        for number, line in enumerate(read_text(path).split("\n"), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not numbered:
         raise InputError(f"{path.name} is empty.")
-    delimiter = find_delimiter(lines[0])
-    if delimiter != " " and all(line.endswith(delimiter) for line in lines):
-        lines = [line[:-1] for line in lines]
-    first = _split(lines[0], delimiter)
-    second = _split(lines[1], delimiter) if len(lines) > 1 else []
-    header = None
-    if _is_header(first, second, n_lines=len(lines)):
-        header, lines = first, lines[1:]
-    if not lines:
-        raise InputError(f"{path.name} has a header but no numbers.")
-    values = _parse(path, lines, delimiter)
-    while _has_index(header, values):
-        values = values.iloc[:, 1:]
-        header = header[-values.shape[1] :] if header else None
-    if header is not None and len(header) != values.shape[1]:
-        raise InputError(f"{path.name} names {len(header)} columns but has {values.shape[1]}.")
-    return _as_numbers(path, values, first_line=1 + (header is not None)), header
+    delimiter = find_delimiter(numbered[0][1])
+    if delimiter != " " and all(line.endswith(delimiter) for _, line in numbered):
+        numbered = [(number, line[:-1]) for number, line in numbered]
+    rows = [_split(path, number, line, delimiter) for number, line in numbered]
+    return Grid(path.name, rows, [number for number, _ in numbered], delimiter)
 
 
-def _split(line: str, delimiter: str) -> list[str]:
-    cells = next(csv.reader([line.strip(" ")], delimiter=delimiter, skipinitialspace=True))
+def _split(path: Path, number: int, line: str, delimiter: str) -> list[str]:
+    if '"' not in line:
+        return line.split() if delimiter == " " else [cell.strip() for cell in line.split(delimiter)]
+    try:
+        (cells,) = csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=True)
+    except csv.Error as error:
+        raise InputError(f"{path.name} has a quote in line {number} that is not closed ({error}).") from error
     return [cell.strip() for cell in cells]
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return cell.lower() in MISSING
-    return True
+def is_value(cell: str) -> bool:
+    """Whether a cell is a number, with a decimal point or a decimal comma."""
+    return _NUMBER.fullmatch(cell.replace(",", ".", 1)) is not None
 
 
-def _is_numbering(cells: list[str]) -> bool:
-    return cells in ([str(i) for i in range(len(cells))], [str(i + 1) for i in range(len(cells))])
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number or says that one is missing."""
+    return is_value(cell) or cell.lower() in MISSING
 
 
-def _is_header(first: list[str], second: list[str], n_lines: int) -> bool:
-    if len(second) == len(first) + 1:
-        return True
-    if n_lines == len(first) + 1 and all(map(str.isdigit, first)) and len({*first}) == len(first):
-        return True  # region codes above a square matrix
-    has_title = len(first) > 1 and (first[0].lower() in _INDEX_TITLES or not _is_number(first[0]))
-    names = first[1:] if has_title else first
-    return not all(map(_is_number, names)) or (len(names) > 2 and _is_numbering(names))
+def is_whole(cell: str) -> bool:
+    """Whether a cell is a whole number: 7, 7.0 or 7.00e+00."""
+    return _WHOLE.fullmatch(cell) is not None
 
 
-def _parse(path: Path, lines: list[str], delimiter: str) -> pd.DataFrame:
-    widths = (
-        [len(_split(line, delimiter)) for line in lines] if '"' in "".join(lines) else _quick_widths(lines, delimiter)
-    )
-    if len(set(widths)) > 1:
-        row = next(i for i, width in enumerate(widths) if width != widths[0])
+def parse_numbers(name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> NDArray[np.float64]:
+    """Cells as numbers of the same shape; missing values are NaN.
+
+    Decimal commas are read as such where at least one of them cannot separate thousands. ``name`` and ``lines`` are
+    for the sentences.
+    """
+    cells = list(chain.from_iterable(rows))
+    shape = (len(rows), len(rows[0]))
+    if all(map(_PLAIN.fullmatch, cells)):
+        try:
+            return np.array(cells, dtype=np.float64).reshape(shape)
+        except ValueError:  # an empty or a damaged cell
+            pass
+    if any("," in cell for cell in cells):
+        cells = _without_decimal_commas(name, cells)
+    values = np.empty(len(cells))
+    for place, cell in enumerate(cells):
+        if _NUMBER.fullmatch(cell):
+            values[place] = float(cell)
+        elif cell.lower() in MISSING:
+            values[place] = np.nan
+        else:
+            row, column = divmod(place, shape[1])
+            raise InputError(
+                f"{name} has the text {cell!r} where a number should be (line {lines[row]}, column {column + 1} of the "
+                "numbers)."
+            )
+    return values.reshape(shape)
+
+
+def _without_decimal_commas(name: str, cells: list[str]) -> list[str]:
+    with_comma = [cell for cell in cells if "," in cell]
+    if all(map(_THOUSANDS.fullmatch, with_comma)):
         raise InputError(
-            f"{path.name} has {widths[0]} values in its first row of numbers but {widths[row]} in row {row + 1}; "
-            "the file is damaged or its delimiter is unusual."
+            f"{name} has {with_comma[0]!r}, whose comma may be decimal or separate thousands; write decimal points."
         )
-    decimal = "," if delimiter in "\t; " and any("," in line for line in lines) else "."
-    return pd.read_csv(
-        io.StringIO("\n".join(lines)),
-        sep=r"\s+" if delimiter == " " else delimiter,
-        header=None,
-        decimal=decimal,
-        na_values=sorted(MISSING),
-        skipinitialspace=True,
-    )
+    if both := next((cell for cell in cells if "." in cell), None):
+        raise InputError(f"{name} has decimal commas ({with_comma[0]!r}) and points ({both!r}); write one of them.")
+    return [cell.replace(",", ".", 1) for cell in cells]
 
 
-def _quick_widths(lines: list[str], delimiter: str) -> list[int]:
-    return [len(line.split()) if delimiter == " " else line.count(delimiter) + 1 for line in lines]
-
-
-def _has_index(header: list[str] | None, values: pd.DataFrame) -> bool:
-    n_rows, n_columns = values.shape
-    if n_columns < 2:
-        return False
-    if header is not None and (len(header) == n_columns - 1 or header[0].lower() in _INDEX_TITLES):
-        return True
-    column = values.iloc[:, 0]
-    if column.dtype.kind not in "iuf":
-        return not any(_is_number(str(cell)) for cell in column)
-    return n_columns == n_rows + 1 and _is_numbering([f"{cell:g}" for cell in column])
-
-
-def _as_numbers(path: Path, values: pd.DataFrame, first_line: int) -> NDArray[Any]:
-    try:
-        return values.to_numpy(dtype=np.float64)
-    except ValueError:
-        for column in range(values.shape[1]):
-            for row, cell in enumerate(values.iloc[:, column]):
-                if isinstance(cell, str) and not re.fullmatch(r"[-+0-9.eE]+", cell):
-                    raise InputError(
-                        f"{path.name} has the text {cell!r} where a number should be (row {row + first_line}, column "
-                        f"{column + 1} of the numbers)."
-                    ) from None
-        raise InputError(f"{path.name} holds values that are no numbers.") from None
+def check_decimals(grid: Grid, values: NDArray[np.float64]) -> None:
+    """Refuse numbers with decimal commas that a comma as delimiter has cut in two: 0,05 as 0 and 05."""
+    if grid.delimiter == "," and values.shape[1] % 2 == 0 and not (np.nan_to_num(values) % 1).any():
+        padded = next((cell for cell in chain.from_iterable(grid.rows) if _PADDED.fullmatch(cell)), None)
+        # Signs stand before the comma: of enough rows, never a minus in every second column is no accident.
+        has_minus = np.any(values < 0, axis=0)
+        if padded is not None or (len(values) >= 10 and has_minus[::2].any() and not has_minus[1::2].any()):
+            raise InputError(
+                f"{grid.name} may have decimal commas, which its commas between values would cut in two"
+                f"{'' if padded is None else f' ({padded!r})'}; write decimal points, or semicolons between values."
+            )

@@ -1,0 +1,245 @@
+"""From edge lists to graphs.
+
+What a single list does not say (whether nodes count from 0 or 1, how many there are, whether edges have a direction)
+is decided over all subjects together, by rules that :func:`build_graphs` states, or by options. What stays open is
+refused.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._safe_text import list_some
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import load_atlas
+from isocapsnet.datasets.formats.edges import EdgeList
+from isocapsnet.datasets.study import Findings, ReadOptions
+
+# A dense matrix of more nodes takes a gigabyte.
+_MOST_NODES = 10_000
+# Node numbers that all lie above this are codes of an atlas, not indices.
+_CODES = 100
+
+
+def build_graphs(
+    lists: Sequence[EdgeList], options: ReadOptions, findings: Findings
+) -> tuple[list[NDArray[np.float64]], list[str], bool]:
+    """Adjacency matrices of edge lists, the names of their nodes, and whether edges have a direction.
+
+    Nodes: numbers count from 0 where a 0 occurs, and from 1 where the largest is the known number of nodes or, without
+    one, where the smallest is 1. Their number is the one asked for, else the largest that occurs. Numbers that all lie
+    above 100 and above the number of different ones are codes. Codes and names are sorted naturally.
+
+    Direction: edges have one where a pair has two weights. They have none where every pair is listed in both
+    directions, or every pair once and in one triangle (of named nodes: in some order of the nodes).
+
+    An edge that is repeated with an equal weight counts once, with another weight it is refused. Edges of a node to
+    itself stay on the diagonal.
+    """
+    _check_ends(lists, options)
+    names, places = _place_nodes(lists, options, findings)
+    pairs = [_Pairs(one, place, len(names), findings) for one, place in zip(lists, places, strict=True)]
+    is_directed = _find_direction(pairs, options, findings, are_named=any(one.ends.dtype.kind == "U" for one in lists))
+    graphs = [one.graph(is_directed, findings) for one in pairs]
+    is_silent = ~np.logical_or.reduce([graph.any(axis=0) | graph.any(axis=1) for graph in graphs])
+    if is_silent.any():
+        silent = [names[node] for node in np.flatnonzero(is_silent)]
+        findings.handle("edge lists: nodes without an edge in any file", list_some(silent))
+    return graphs, names, is_directed
+
+
+def _check_ends(lists: Sequence[EdgeList], options: ReadOptions) -> None:
+    """Refuse lists that may be something else: columns without a common node, a first row that may be titles."""
+    full = [one for one in lists if len(one.ends)]
+    if not full:
+        raise InputError(f"{lists[0].name} and the other edge lists have no edges at all.")
+    if options.kind == "edges" or full[0].has_header:
+        return
+    sources, targets = ({str(node) for one in full for node in np.unique(one.ends[:, side])} for side in (0, 1))
+    if sources.isdisjoint(targets):
+        raise InputError(
+            f"No node in the first column of {full[0].name} and the other files is in the second column of any, so "
+            "they may be no edge lists; say --kind edges or --kind series."
+        )
+    first = full[0].ends[0].tolist()
+    if full[0].ends.dtype.kind == "U" and sum(np.isin(one.ends, first).sum() for one in full) == 2 * len(full):
+        raise InputError(
+            f"The first line of {full[0].name} ({' '.join(first)}) may be a header or an edge; call its columns source "
+            "and target, or say --kind edges."
+        )
+
+
+def _place_nodes(
+    lists: Sequence[EdgeList], options: ReadOptions, findings: Findings
+) -> tuple[list[str], list[NDArray[np.int64]]]:
+    """The names of the nodes in their order, and the places in it of the ends of each list."""
+    are_named = any(one.ends.dtype.kind == "U" for one in lists)
+    ends = [one.ends.astype(np.str_ if are_named else np.int64) for one in lists]
+    ids = np.unique(np.concatenate([one.ravel() for one in ends]))
+    names, order, what = _list_nodes(ids, are_named, options)
+    findings.handle(f"edge lists: {len(names)} nodes, {what}", f"{len(lists)} files")
+    if options.n_nodes is not None and len(names) != options.n_nodes:
+        raise InputError(f"The edge lists have {len(names)} nodes, but --n-nodes is {options.n_nodes}.")
+    unknown = next((node for node in ids.tolist() if str(node) not in order), None)
+    if unknown is not None:
+        where = next(edges.name for edges, one in zip(lists, ends, strict=True) if (one == unknown).any())
+        raise InputError(
+            f"{where} has the node {unknown}, which is not among the {len(names)} nodes ({list_some(names, 3)}); check "
+            "--n-nodes, --index-base and --atlas."
+        )
+    place_of = np.array([order[str(node)] for node in ids.tolist()], dtype=np.int64)
+    return names, [place_of[np.searchsorted(ids, one)] for one in ends]
+
+
+def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tuple[list[str], dict[str, int], str]:
+    """The names of the nodes, the place of each as the files write it, and how they are known."""
+    known = None if options.nodes is None else list(options.nodes)
+    if are_named and options.index_base is not None:
+        raise InputError("--index-base does not apply to edge lists whose nodes have names; leave it out.")
+    if known is None and are_named and options.atlas is not None:
+        known = list(load_atlas(options.atlas).node_names)
+    if known is not None and (are_named or {*map(str, ids.tolist())} <= {*known}):
+        return known, {name: place for place, name in enumerate(known)}, "by their names"
+    if known is None and (are_named or _are_codes(ids, options)):
+        names = sorted(map(str, ids.tolist()), key=_natural)
+        what = f"those of the {'names' if are_named else 'codes'} that have an edge in any file"
+        return names, {name: place for place, name in enumerate(names)}, what
+    if known is not None and options.index_base is None and all(name.startswith("node ") for name in known):
+        return known, {name.removeprefix("node "): place for place, name in enumerate(known)}, "counted as in training"
+    base, n_nodes, why = _find_base(ids, replace(options, n_nodes=len(known)) if known else options)
+    names = [f"node {number}" for number in range(base, base + n_nodes)]
+    return names, {str(base + place): place for place in range(n_nodes)}, f"counted from {base} ({why})"
+
+
+def _are_codes(ids: NDArray[Any], options: ReadOptions) -> bool:
+    return options.n_nodes is None and options.index_base is None and ids.min() > max(_CODES, len(ids))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """A key that sorts region2 before region10."""
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:
+    """Whether nodes count from 0 or 1, how many there are, and how that is known."""
+    low, high = int(ids.min()), int(ids.max())
+    n_nodes = options.n_nodes
+    if n_nodes is None and options.atlas is not None:
+        n_nodes = len(load_atlas(options.atlas))
+    if options.index_base is not None:
+        base, why = options.index_base, "as asked for"
+    elif low == 0:
+        base, why = 0, "0 occurs"
+    elif n_nodes == high:
+        base, why = 1, f"0 does not occur and {high} does"
+    elif low == 1 and n_nodes is None:
+        base, why = 1, "1 is the smallest number in all files"
+    else:
+        raise InputError(
+            f"The edge lists have nodes {low} to {high}{'' if n_nodes is None else f' of {n_nodes}'}, which may count "
+            "from 0 or from 1; say --index-base 0 or --index-base 1."
+        )
+    if n_nodes is None:
+        n_nodes = high - base + 1
+        why += f"; the largest number is {high}, and nodes after it without an edge in any file cannot be known"
+        if 2 * len(ids) < n_nodes:
+            raise InputError(
+                f"Only {len(ids)} of the nodes {base} to {high} have an edge in any file; say with --n-nodes how many "
+                "nodes there are."
+            )
+    if n_nodes > _MOST_NODES:
+        raise InputError(f"Edge lists of {n_nodes} nodes are too large for dense matrices; at most {_MOST_NODES} work.")
+    if low < base:
+        raise InputError(f"The node {low} occurs in the edge lists, but nodes are to count from {base} (--index-base).")
+    return base, n_nodes, why
+
+
+class _Pairs:
+    """The edges of one file by the places of their nodes, each once."""
+
+    def __init__(self, edges: EdgeList, places: NDArray[np.int64], n_nodes: int, findings: Findings) -> None:
+        self.name, self.n_nodes, self.lines = edges.name, n_nodes, np.asarray(edges.lines, dtype=np.int64)
+        self.places, self.weights = places.reshape(-1, 2), edges.weights
+        if not np.isfinite(edges.weights).all():
+            line = self.lines[np.flatnonzero(~np.isfinite(edges.weights))[0]]
+            findings.errors.append(f"{edges.name} has a weight in line {line} that is missing or infinite.")
+        keys, first, inverse = np.unique(self.places @ [n_nodes, 1], return_index=True, return_inverse=True)
+        self._refuse(self.weights != self.weights[first][inverse], first[inverse], findings)
+        if len(keys) < len(self.places):
+            findings.handle("edge lists: repeated edges with equal weights kept once", edges.name)
+        self.places, self.weights, self.lines = self.places[first], self.weights[first], self.lines[first]
+        if (self.places[:, 0] == self.places[:, 1]).any():
+            findings.handle("edge lists: edges of nodes to themselves kept on the diagonal", edges.name)
+
+    def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:
+        """Note the first edge whose weight is another than that of the same edge earlier."""
+        for edge in np.flatnonzero(is_other & np.isfinite(self.weights))[:1]:
+            findings.errors.append(
+                f"{self.name} has two weights for one edge, {self.weights[earlier[edge]]:g} in line "
+                f"{self.lines[earlier[edge]]} and {self.weights[edge]:g} in line {self.lines[edge]}; keep one."
+            )
+
+    def reverses(self) -> NDArray[np.int64]:
+        """The index of each edge's reverse, -1 where there is none ``(n_edges,)``; edges are sorted by their places."""
+        keys, reverse = self.places @ [self.n_nodes, 1], self.places @ [1, self.n_nodes]
+        index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
+        return np.where(keys[index] == reverse, index, -1) if len(keys) else index
+
+    def graph(self, is_directed: bool, findings: Findings) -> NDArray[np.float64]:
+        """The adjacency matrix ``(n_nodes, n_nodes)``."""
+        matrix = np.zeros((self.n_nodes, self.n_nodes))
+        rows, columns = self.places.T
+        if not is_directed:
+            reverse = self.reverses()
+            self._refuse((reverse >= 0) & (self.weights != self.weights[reverse]), reverse, findings)
+            matrix[columns, rows] = self.weights
+        matrix[rows, columns] = self.weights
+        return matrix
+
+
+def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Findings, are_named: bool) -> bool:
+    """Whether edges have a direction, by the rules of :func:`build_graphs`."""
+    n_single = n_both = 0
+    differ, rises, falls = False, False, False
+    for one in pairs:
+        reverse = one.reverses()
+        off = one.places[:, 0] != one.places[:, 1]
+        is_both = off & (reverse >= 0)
+        differ |= bool((is_both & (one.weights != one.weights[reverse])).any())
+        n_both, n_single = n_both + int(is_both.sum()), n_single + int((off & ~is_both).sum())
+        rises |= bool((one.places[:, 0] < one.places[:, 1]).any())
+        falls |= bool((one.places[:, 0] > one.places[:, 1]).any())
+    if options.directed is not None:
+        is_directed, why = options.directed, "as asked for"
+    elif differ:
+        is_directed, why = True, "pairs have other weights in the other direction"
+    elif not n_single:
+        is_directed, why = False, "pairs are listed in both directions with equal weights"
+    elif not n_both and (not (rises and falls) or (are_named and _have_an_order(pairs))):
+        is_directed, why = False, "pairs are listed once, always in the same order of their nodes"
+        if are_named:
+            findings.warnings.append(
+                "Pairs of nodes are listed in one direction only; if that is meant, say --directed."
+            )
+    else:
+        raise InputError(
+            f"{pairs[0].name} and the other edge lists have {n_both} edges whose reverse is there with an equal weight "
+            f"and {n_single} whose reverse is not; say --directed or --undirected."
+        )
+    findings.handle(f"edge lists: {'directed' if is_directed else 'undirected'} ({why})", f"{len(pairs)} files")
+    return is_directed
+
+
+def _have_an_order(pairs: Sequence[_Pairs]) -> bool:
+    """Whether the nodes can be put in an order in which all edges of all files go forward."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n_nodes = pairs[0].n_nodes
+    ends = np.concatenate([one.places for one in pairs])
+    edges = coo_array((np.ones(len(ends)), ends.T), shape=(n_nodes, n_nodes))
+    return int(connected_components(edges, connection="strong")[0]) == n_nodes

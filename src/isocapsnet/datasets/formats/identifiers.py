@@ -1,0 +1,114 @@
+"""Who a file is named after: identifiers as tables write them, and the parts of file names that may be one."""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from isocapsnet.datasets.labels import is_missing
+
+_WORDS = re.compile(r"[^\W\d_]+|\d+")
+_SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
+_FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
+_ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
+
+Tokens = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Part of a file name that may be an identifier: its tokens, how many are before and after it, and whether it
+    starts inside a word, as 50030 does in control50030."""
+
+    tokens: Tokens
+    n_before: int
+    n_after: int
+    is_inside: bool
+
+
+def tokenize(name: str) -> Tokens:
+    """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
+    return tuple(itertools.chain.from_iterable(_parts(name)))
+
+
+def is_rounded(identifier: str) -> bool:
+    """Whether a spreadsheet has rounded an identifier: 5.0952e4, 5E+04."""
+    return _ROUNDED.fullmatch(identifier) is not None
+
+
+def clean_identifiers(cells: Sequence[str]) -> list[str]:
+    """Identifiers without the prefix of BIDS, empty where they are missing.
+
+    A column that a spreadsheet has turned into numbers (50952.0) holds the whole numbers before the point.
+    """
+    present = {cell for cell in cells if not is_missing(cell)}
+    if present and all(map(_FLOAT.fullmatch, present)):
+        return [re.split("[.,]", cell)[0] if cell in present else "" for cell in cells]
+    return [cell.removeprefix("sub-") if cell in present else "" for cell in cells]
+
+
+def index_identifiers(identifiers: Sequence[str], wanted: Collection[Tokens] | None = None) -> dict[Tokens, list[int]]:
+    """The rows of each identifier, or of those that are wanted."""
+    keys = {identifier: tokenize(identifier) for identifier in {*identifiers}}
+    rows: dict[Tokens, list[int]] = {}
+    for row, identifier in enumerate(identifiers):
+        if (key := keys[identifier]) and (wanted is None or key in wanted):
+            rows.setdefault(key, []).append(row)
+    return rows
+
+
+def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
+    """What may be an identifier in each file name, longest first.
+
+    A run ends where a part between punctuation ends: 1a is not 1. It must reach into the part where file names
+    differ, because what they share, such as an atlas, names nobody. Of a single file, of which nothing else is known,
+    no number may be left over.
+    """
+    tokens = [tokenize(name) for name in names]
+    n_common_before, n_common_after = _common_length(tokens), _common_length([one[::-1] for one in tokens])
+    runs: dict[str, list[Run]] = {}
+    for name, words in zip(names, tokens, strict=True):
+        first, last = n_common_before, len(words) - n_common_after - 1
+        if first > last:
+            first, last = 0, len(words) - 1
+        found = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
+        if len(names) == 1:
+            found = [run for run in found if not _leaves_a_number(run, words)]
+        runs[name] = sorted(found, key=lambda run: -len(run.tokens))
+    return runs
+
+
+def _parts(name: str) -> list[Tokens]:
+    """The words and numbers between punctuation; in a BIDS name only those of the subject's entity."""
+    entity = _SUBJECT.search(name)
+    text = (entity[1] if entity else name).lower()
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    parts = (_WORDS.findall(part) for part in re.split(r"[\W_]+", text))
+    return [tuple(word.lstrip("0") or "0" if word.isdigit() else word for word in part) for part in parts if part]
+
+
+def _runs_of(name: str, words: Tokens) -> Iterator[Run]:
+    parts = _parts(name)
+    ends = list(itertools.accumulate(map(len, parts)))
+    starts = [(end - len(part), False) for end, part in zip(ends, parts, strict=True)]
+    starts += [(start + 1, True) for (start, _), part in zip(starts, parts, strict=True) if _is_prefixed(part)]
+    for start, is_inside in starts:
+        for end in ends:
+            if start < end:
+                yield Run(words[start:end], start, len(words) - end, is_inside)
+
+
+def _is_prefixed(part: Tokens) -> bool:
+    return len(part) > 1 and part[0].isalpha() and part[1].isdigit()
+
+
+def _leaves_a_number(run: Run, words: Tokens) -> bool:
+    return any(word.isdigit() for word in words[: run.n_before] + words[len(words) - run.n_after :])
+
+
+def _common_length(sequences: list[Tokens]) -> int:
+    """How many tokens all sequences start with; 0 when there is only one."""
+    if len(sequences) < 2:
+        return 0
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))

@@ -1,0 +1,192 @@
+"""Matrices as text, however they were exported: header and index column are found in the content."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.formats.text import (
+    Grid,
+    check_decimals,
+    is_number,
+    is_value,
+    is_whole,
+    parse_numbers,
+    read_grid,
+)
+
+#: What the column is called that names or counts the rows; pandas leaves the corner empty.
+INDEX_TITLES = frozenset({"", "node", "nodes", "index", "time", "region", "unnamed: 0"})
+
+
+@dataclass(frozen=True)
+class TextMatrix:
+    """The numbers of a text file, the names of its columns and the texts that name its rows, where it has them."""
+
+    values: NDArray[np.float64]
+    names: list[str] | None
+    row_names: list[str] | None = None
+
+
+def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]:
+    """Read a matrix and the names of its nodes (``None`` when the file has none)."""
+    matrix = parse_matrix(read_grid(path))
+    return matrix.values, matrix.names
+
+
+def parse_matrix(grid: Grid) -> TextMatrix:
+    """The matrix in a grid of cells.
+
+    A header row and an index column are recognised by text where numbers should be, by an empty corner, or by codes
+    (0, 1, 2... or 2001, 2002, 2101...) where the matrix would not be square. A row or column of codes that could as
+    well be values is refused.
+    """
+    has_header, n_index = _find_layout(grid)
+    header = grid.rows[0] if has_header else None
+    rows, lines = grid.rows[has_header:], grid.lines[has_header:]
+    if not rows:
+        raise InputError(f"{grid.name} has a header but no numbers.")
+    _check_widths(grid, rows, lines)
+    n_columns = len(rows[0]) - n_index
+    if n_columns < 1:
+        raise InputError(f"{grid.name} holds no numbers beside its column {grid.rows[0][0]!r}.")
+    if header is not None:
+        header = header[-n_columns:] if len(header) in (n_columns, n_columns + n_index) else header
+        if len(header) != n_columns:
+            raise InputError(f"{grid.name} names {len(header)} columns but has {n_columns}.")
+    values = parse_numbers(grid.name, [row[n_index:] for row in rows], lines)
+    check_decimals(grid, values)
+    row_names = [row[n_index - 1] for row in rows] if n_index else []
+    if all(map(is_value, row_names)):
+        return TextMatrix(values, header)
+    if len(rows) == n_columns:
+        _check_order(grid, header, row_names)
+        header = row_names if header is None else header
+    return TextMatrix(values, header, row_names)
+
+
+def _find_layout(grid: Grid) -> tuple[bool, int]:
+    """Whether the first row is a header, and how many leading columns name the rows."""
+    first, body = grid.rows[0], grid.rows[1:]
+    n_text = _count_text(body)
+    if body and n_text == len(body[0]):
+        raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
+    is_short = bool(body) and len(body[0]) == len(first) + 1  # as R writes it
+    names = first if is_short else first[n_text:]
+    is_titled = not is_short and 0 < n_text <= len(first) and first[n_text - 1].lower() in INDEX_TITLES
+    if is_short or is_titled or not all(map(is_number, names)):
+        value = next((cell for cell in names if is_value(cell) and not _is_code(cell)), None)
+        if value is not None:
+            raise InputError(f"{grid.name} has names and the number {value!r} in line {grid.lines[0]}; is it damaged?")
+        return True, n_text or _count_titled(grid, first, body, is_short)
+    is_header, is_index = _find_codes(grid.name, [row[n_text:] for row in grid.rows])
+    if not is_header and any(map(is_number, first[:n_text])):
+        raise InputError(f"{grid.name} has texts in its first column, but the number {first[0]!r} in its first line.")
+    return is_header, n_text + is_index
+
+
+def _is_code(cell: str) -> bool:
+    return cell.isascii() and cell.isdigit()
+
+
+def _count_text(rows: Sequence[Sequence[str]]) -> int:
+    """How many leading columns hold no number at all."""
+    count = 0
+    while rows and count < min(map(len, rows)) and not any(is_number(row[count]) for row in rows):
+        count += 1
+    return count
+
+
+def _count_titled(grid: Grid, header: Sequence[str], body: Sequence[Sequence[str]], is_short: bool) -> int:
+    """1 where the first column holds numbers but counts or names the rows, by its title or for lack of one."""
+    if not body or not (is_short or header[0].lower() in INDEX_TITLES):
+        return 0
+    column = [row[0] for row in body if row]
+    is_index = _is_numbering(column) or column == list(header[-len(column) :])
+    if not (is_short and _are_codes(header)):  # else the first line may just have lost a value
+        is_rising = all(map(is_value, column)) and all(a < b for a, b in pairwise(map(_as_float, column)))
+        is_index |= is_rising or (all(map(is_whole, column)) and len({*column}) == len(column))
+    if not is_index:
+        what = "has one name less than values" if is_short else f"calls its first column {header[0]!r}"
+        raise InputError(f"{grid.name} {what}, but the first column ({column[0]}...) does not name or count the rows.")
+    return 1
+
+
+def _as_float(cell: str) -> float:
+    return float(cell.replace(",", "."))
+
+
+def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
+    """Whether the first row is a header and the first column an index, in a grid that holds numbers alone."""
+    first, n_rows, n_columns = rows[0], len(rows), len(rows[0])
+    if first[0] == "" and n_columns > 1 and _are_codes(first[1:]) and _are_codes([row[0] for row in rows[1:]]):
+        is_diagonal = n_rows == n_columns and all(
+            row[place] == "" for place, row in enumerate(rows) if place < len(row)
+        )
+        return (False, False) if is_diagonal else (True, True)
+    is_header = n_columns > 1 and _are_codes(first)
+    is_index = n_columns > 1 and _is_numbering([row[0] for row in rows])
+    if not (is_header or is_index) or any(len(row) != n_columns or not all(map(is_number, row)) for row in rows):
+        return False, False
+    if n_rows == n_columns and not _is_symmetric(rows):
+        if is_index or (is_header and (_is_numbering(first) or not _are_whole(rows[1:]))):
+            where = "column" if is_index else "line"
+            raise InputError(
+                f"{name} is square, but its first {where} counts: it may be a header. Name the columns in a first "
+                "line, and the rows in a first column, or leave both out."
+            )
+        return False, False
+    if n_rows == n_columns or not is_header or _is_numbering(first) or not _are_whole(rows[1:]):
+        return is_header and n_rows != n_columns, is_index and n_columns == n_rows + 1
+    if n_rows == n_columns + 1 and _is_symmetric(rows[1:]):
+        return True, False
+    # Whole numbers above whole numbers: values where they are what their columns hold, else nobody knows.
+    values = np.array([[float(cell) if is_value(cell) else np.nan for cell in row] for row in rows])
+    within = (values[0] >= np.fmin.reduce(values[1:])) & (values[0] <= np.fmax.reduce(values[1:]))
+    if n_rows == n_columns + 1 or within.mean() <= 0.5:
+        raise InputError(
+            f"{name} holds whole numbers alone: its first line may be a header or values. Name the columns in the "
+            "first line, or put # before it."
+        )
+    return False, False
+
+
+def _are_codes(cells: Sequence[str]) -> bool:
+    return all(map(_is_code, cells)) and len({*cells}) == len(cells)
+
+
+def _is_numbering(cells: Sequence[str]) -> bool:
+    """Whether cells count 0, 1, 2... or 1, 2, 3..., also as 1.0 or 1.00e+00."""
+    if not all(map(is_whole, cells)):
+        return False
+    counted = [float(cell) for cell in cells]
+    return counted[0] in (0, 1) and counted == [counted[0] + step for step in range(len(cells))]
+
+
+def _are_whole(rows: Sequence[Sequence[str]]) -> bool:
+    return all(is_whole(cell) or not is_value(cell) for row in rows for cell in row)
+
+
+def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
+    return all(len(row) == len(rows) for row in rows) and all(
+        row[column] == rows[column][place] for place, row in enumerate(rows) for column in range(place)
+    )
+
+
+def _check_widths(grid: Grid, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"{grid.name} has {len(rows[0])} values in its first row of numbers but {len(row)} in line {line}; "
+                "the file is damaged or its delimiter is unusual."
+            )
+
+
+def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:
+    """Refuse a square matrix whose rows have the names of its columns in another order."""
+    if header is not None and list(header) != list(row_names) and sorted(header) == sorted(row_names):
+        raise InputError(f"{grid.name} names its rows in another order than its columns; use one order for both.")

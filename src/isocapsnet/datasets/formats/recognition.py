@@ -1,0 +1,140 @@
+"""What the files of a folder are: matrices, edge lists or time series.
+
+The evidence of all files counts together, because a folder holds one kind. A table is taken for time series only where
+nothing speaks for anything else, or where its name or an option says so.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.formats.edges import EdgeList
+from isocapsnet.datasets.study import Findings
+
+Kind = Literal["graphs", "edges", "series"]
+
+_SERIES = re.compile(r"time[-_]?series|_rois_|\.1d$", re.IGNORECASE)
+# Tables of fewer columns are edge lists, coordinates or counts more often than signals of so few regions.
+_FEW_COLUMNS = 4
+_TITLES = {"graphs": "adjacency matrices", "edges": "edge lists", "series": "time series, rows being time points"}
+
+
+@dataclass
+class Content:
+    """What one file holds: a table of numbers, an edge list, or what may be either."""
+
+    source: str
+    matrix: NDArray[Any] | None = None
+    node_names: list[str] | None = None
+    has_row_names: bool = False
+    edges: EdgeList | None = None
+
+    @property
+    def is_square(self) -> bool:
+        """Whether the file may be an adjacency matrix."""
+        return self.matrix is not None and self.matrix.shape[0] == self.matrix.shape[1]
+
+
+def is_named_series(file_name: str) -> bool:
+    """Whether a file is called as time series are."""
+    return _SERIES.search(file_name) is not None
+
+
+def recognise(contents: Sequence[Content], asked: str, findings: Findings) -> tuple[Kind, list[Content]]:
+    """The kind of the files, on record, and those that can be of it; the others are noted as errors."""
+    if asked in ("edges", "series"):
+        kind, why = cast(Kind, asked), "as asked for"
+    elif asked == "auto" and is_named_series(contents[0].source):
+        kind, why = "series", "by their names"
+    else:
+        kind, why = _weigh(contents, asked)
+    errors = {one.source: _refuse_kind(one, kind, contents) for one in contents}
+    fitting = [one for one in contents if errors[one.source] is None]
+    if kind == "series":
+        errors |= {one.source: _refuse_series(one, asked) for one in fitting}
+        if asked == "auto":
+            _warn_of_few_columns(fitting, findings)
+    findings.errors.extend(filter(None, errors.values()))
+    findings.handle(f"files read as {_TITLES[kind]} ({why})", f"{len(contents)} files")
+    return kind, fitting
+
+
+def _weigh(contents: Sequence[Content], asked: str) -> tuple[Kind, str]:
+    """Matrices or edge lists where all or most files can be; else time series where all have as many columns."""
+    n_files = len(contents)
+    n_squares, n_lists = sum(one.is_square for one in contents), sum(one.edges is not None for one in contents)
+    if n_squares == n_lists == n_files and asked == "auto":
+        raise InputError(
+            f"{contents[0].source} and the other files may be square matrices or edge lists; say --kind graphs or "
+            "--kind edges."
+        )
+    if n_squares == n_files:
+        return "graphs", "all are square" if asked == "auto" else "as asked for"
+    if n_lists > n_squares and 2 * n_lists >= n_files:
+        return "edges", "rows of two nodes and, optionally, a weight"
+    widths = {one.matrix.shape[1] for one in contents if one.matrix is not None}
+    if n_squares or asked == "graphs" or len(widths) > 1:
+        return (
+            "graphs",
+            "some are square" if n_squares else "as asked for" if asked == "graphs" else "for lack of a kind",
+        )
+    return "series", "none is square, and all have the same number of columns"
+
+
+def _refuse_kind(content: Content, kind: Kind, contents: Sequence[Content]) -> str | None:
+    """A sentence about a file that cannot be what the others are."""
+    if kind == "edges":
+        if content.edges is not None:
+            return None
+        other = next((one.source for one in contents if one.edges is not None), None)
+        what = "a square matrix" if content.is_square else "no edge list (rows of two nodes and, optionally, a weight)"
+    else:
+        is_list = content.edges is not None and kind == "graphs" and not content.is_square
+        if content.matrix is not None and not is_list:
+            return None
+        other = next((one.source for one in contents if one.is_square), None)
+        what = "an edge list" if content.edges is not None else "no table of numbers"
+    but = "" if other is None else f", but {other} is {'an edge list' if kind == 'edges' else 'a square matrix'}"
+    return f"{content.source} is {what}{but}; all files must be of one kind."
+
+
+def _refuse_series(content: Content, asked: str) -> str | None:
+    """A sentence where a table may be something other than time series, or has a column that is none."""
+    assert content.matrix is not None
+    n_columns = content.matrix.shape[1]
+    if counting := _find_counting_column(content.matrix):
+        return f"{content.source} counts in column {counting}; remove that column if it numbers time points or nodes."
+    what = None
+    if asked == "series":
+        return None
+    if is_named_series(content.source):
+        what = "is called a time series but may be an edge list" if content.edges is not None else None
+    elif n_columns < _FEW_COLUMNS:
+        what = f"has {n_columns} column(s)"
+    elif content.has_row_names:
+        what = "names its rows, as tables of nodes do"
+    elif not (np.nan_to_num(content.matrix[:, :2]) % 1).any():
+        what = "has whole numbers in its first two columns, as tables of edges do"
+    return None if what is None else f"{content.source} {what}; if its rows are time points, say --kind series."
+
+
+def _warn_of_few_columns(contents: Sequence[Content], findings: Findings) -> None:
+    few = [one.source for one in contents if one.matrix is not None and one.matrix.shape[1] < _FEW_COLUMNS]
+    if few and is_named_series(few[0]):
+        findings.warnings.append(
+            f"{len(few)} files, such as {few[0]}, have fewer than {_FEW_COLUMNS} columns; their names alone say that "
+            "they are time series."
+        )
+
+
+def _find_counting_column(matrix: NDArray[Any]) -> int | None:
+    """The number of the first column in which every value is one more than the one above."""
+    if len(matrix) < 3:
+        return None
+    counts = np.flatnonzero((np.diff(np.asarray(matrix, dtype=np.float64), axis=0) == 1).all(axis=0))
+    return int(counts[0]) + 1 if len(counts) else None
