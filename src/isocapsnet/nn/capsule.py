@@ -52,10 +52,8 @@ class PrimaryCapsules(nn.Module):
         if isinstance(match, IsomorphicMatch):
             if self.project is None:
                 return functional.primary_capsules(scores, match.permutation, self.kernel_size, self.gamma)
-            # k! poses at most: map each permutation once, then look the windows' poses up.
-            every = torch.arange(len(functional.permutation_table(self.kernel_size)), device=scores.device)
-            vectors = functional.permutation_matrices(every, self.kernel_size).flatten(1).to(scores.dtype)
-            return functional.dense_primary_capsules(scores, self.project(vectors)[match.permutation], None)
+            poses = functional.permutation_matrices(match.permutation, self.kernel_size)
+            return functional.dense_primary_capsules(scores, self.project(poses.flatten(-2).to(scores.dtype)), None)
         poses = match.matrix.flatten(-2)
         if self.project is None:
             return functional.dense_primary_capsules(scores, poses, self.gamma)
