@@ -98,8 +98,8 @@ def check_exact_size(kernel_size: int, instead: str) -> None:
     """Refuse a template with too many permutations to search them all; ``instead`` says what would work."""
     if kernel_size > MAX_EXACT_SIZE:
         raise InputError(
-            f"kernel_size={kernel_size} has {kernel_size}! permutations, too many to search them all; use a kernel_size "
-            f"of at most {MAX_EXACT_SIZE}, or {instead}."
+            f"kernel_size={kernel_size} has {kernel_size}! permutations, too many to search them all; use a "
+            f"kernel_size of at most {MAX_EXACT_SIZE}, or {instead}."
         )
 
 
@@ -195,9 +195,7 @@ def spectral_permutations(
     """
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
-        raise InputError(
-            f"kernel_size={templates.shape[-1]} is too large; permutations are numbered up to {MAX_NUMBERED_SIZE} nodes."
-        )
+        raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
     return match_by(partial(_search_spectrum, window_vectors), eager.backward, graphs, templates, stride)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
 from isocapsnet import functional
@@ -13,6 +12,8 @@ from isocapsnet.nn.isomorphic import gaussian
 
 WEIGHT_SHARING = ("window", "template")
 RESIDUAL_INPUTS = ("softmax", "scores")
+#: Routing settles in a few iterations; more than this is a slip of the pen.
+MAX_ROUTING_ITERATIONS = 100
 
 # Initial routing weights above 0.02 saturate the class capsules before anything is learned.
 WEIGHT_SCALE = 0.01
