@@ -16,6 +16,7 @@ __all__ = [
     "InputError",
     "IsoCapsNetClassifier",
     "LinearClassifier",
+    "ReleasedIsoCapsNetClassifier",
     "load_graphs",
     "load_model",
     "make_planted_graphs",
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from isocapsnet.models import MODELS
     from isocapsnet.models._persistence import load_model, save_model
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
+    from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
     from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
 _HOMES = {
@@ -39,6 +41,7 @@ _HOMES = {
     "InputError": "isocapsnet._validation",
     "IsoCapsNetClassifier": "isocapsnet.models.isocapsnet",
     "LinearClassifier": "isocapsnet.models.yardsticks",
+    "ReleasedIsoCapsNetClassifier": "isocapsnet.models.released",
     "load_graphs": "isocapsnet.datasets.readers",
     "load_model": "isocapsnet.models._persistence",
     "make_planted_graphs": "isocapsnet.datasets.synthetic",

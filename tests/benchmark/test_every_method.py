@@ -42,6 +42,7 @@ def _results(folder: Path, effect: str, signal: float, repeats: int = 1) -> Tabl
 def test_every_method_finds_a_planted_pattern(tmp_path: Path, signal: float, bar: float) -> None:
     areas = {row.method: row.metrics["roc_auc"].mean for row in _results(tmp_path, "existence", signal).rows}
     assert areas.pop("constant") == 0.5
+    assert areas.pop("isocapsnet-released") < 0.70  # as published, it does not learn these
     assert {method: area for method, area in areas.items() if area < bar} == {}
     if signal == SIGNAL:
         assert 0.90 <= areas["linear"] <= 0.97

@@ -1,5 +1,7 @@
 """Capsules: compact and fused forms against the direct form, routing against an explicit loop."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -16,7 +18,7 @@ seeds = st.integers(0, 2**31 - 1)
 def random_capsules(seed, k=3, n_graphs=2, n_templates=2, n=3, padding=-0.1):
     generator = torch.Generator().manual_seed(seed)
     shape = (n_graphs, n_templates, n, n)
-    n_permutations = len(functional.permutation_table(k))
+    n_permutations = math.factorial(k)
     value = torch.randn(shape, dtype=torch.float64, generator=generator)
     permutation = torch.randint(n_permutations, shape, generator=generator)
     return PermutationCapsules(value, permutation, padding, k)
@@ -77,7 +79,7 @@ def test_dense_primary_capsules_agree_with_the_compact_form_on_permutations():
     torch.testing.assert_close(dense, capsules.expand())
 
 
-@given(seeds, st.integers(1, 4))
+@given(seeds, st.sampled_from([1, 2, 3, 4, 8, 13, 20]))
 def test_votes_from_selected_rows_equal_the_direct_product(seed, k):
     capsules = random_capsules(seed, k=k)
     weight = random_weight(seed + 1, capsules, n_windows=9)
@@ -95,7 +97,7 @@ def test_direct_product_is_the_sum_over_entries():
     torch.testing.assert_close(votes[b, y, c, n], expected)
 
 
-@given(seeds, st.integers(1, 4))
+@given(seeds, st.sampled_from([1, 2, 3, 4, 8, 13, 20]))
 def test_shared_weights_summed_per_permutation_equal_the_direct_form(seed, k):
     capsules = random_capsules(seed, k=k)
     weight = random_weight(seed + 1, capsules, n_windows=1)

@@ -194,7 +194,6 @@ def test_user_callbacks_are_called(planted):
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 is out of range"),
         ({"matching": "quick"}, "matching='quick' is unknown; choose one of 'exact', 'spectral'"),
         ({"weight_sharing": "all"}, "weight_sharing='all' is unknown"),
-        ({"formulation": "mine"}, "formulation='mine' is unknown"),
         ({"scaling": "max"}, "scaling='max' is unknown"),
         ({"device": "abacus"}, "device='abacus' is unknown"),
         ({"routing_iterations": 0, "residual": False}, "leave no class capsules"),

@@ -1,5 +1,7 @@
 """The isomorphic match: against brute force, and by its theorems."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,16 @@ from torch.autograd import gradcheck
 
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.functional import (
+    capsule,
     isomorphic_match,
+    kernels,
     linear_assignment,
+    permutation_at,
     permutation_index,
     permutation_matrices,
+    permutation_number,
     permutation_table,
+    permutations,
     spectral_match,
 )
 from isocapsnet.functional.isomorphic import jacobi_eigenvectors
@@ -169,12 +176,27 @@ def test_scores_cannot_see_orientation_but_permutations_can(background):
 
 
 @given(seeds, st.integers(1, 5))
-def test_spectral_permutation_is_exact_at_a_perfect_match(seed, k):
+def test_spectral_permutation_is_exact_at_a_perfect_match_whose_eigenvectors_differ_in_absolute_values(seed, k):
     template = random_tensor(seed, k, k)
     template = template + template.T
     perm = torch.randperm(k, generator=torch.Generator().manual_seed(seed))
     match = spectral_match(template[perm][:, perm][None], template[None])
     assert match.distance.item() < 1e-9
+
+
+def test_spectral_permutation_misses_a_perfect_match_that_only_signs_tell_apart():
+    # Eigenvalues are distinct, but the eigenvectors' entries at nodes 0 and 1 differ in signs alone.
+    template = torch.tensor([[0.0, 0.7, 1.3], [0.7, 0.0, -1.3], [1.3, -1.3, 0.4]], dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(template)
+    assert values.diff().min() > 0.5
+    torch.testing.assert_close(vectors[0].abs(), vectors[1].abs())
+    profit = vectors.abs() @ vectors.abs().T
+    torch.testing.assert_close(profit[0, 0] + profit[1, 1], profit[0, 1] + profit[1, 0])
+    # The two nodes are as good in either order, and rounding decides which is taken: the right one or one at 5.2.
+    swapped = template[[1, 0, 2]][:, [1, 0, 2]]
+    assert (swapped - template).norm().item() == pytest.approx(5.2)
+    for window in (template, swapped):
+        assert spectral_match(window[None], template[None]).distance.item() in (0, pytest.approx(5.2))
 
 
 @given(seeds, st.integers(1, 5))
@@ -226,7 +248,7 @@ def test_spectral_shapes(projection):
     assert match.matrix.shape == (3, 2, 4, 4, 4, 4)
 
 
-@given(seeds, st.integers(1, 8))
+@given(seeds, st.integers(1, 20))
 def test_jacobi_rotations_diagonalise(seed, k):
     matrices = random_tensor(seed, 5, k, k)
     matrices = torch.cat([matrices + matrices.mT, torch.zeros(1, k, k), torch.ones(1, k, k), torch.eye(k)[None]])
@@ -236,11 +258,12 @@ def test_jacobi_rotations_diagonalise(seed, k):
     torch.testing.assert_close(vectors.mT @ matrices @ vectors, torch.diag_embed(eigenvalues))
 
 
-@given(seeds, st.integers(1, 6))
-def test_linear_assignment_equals_scipy(seed, k):
+@given(seeds, st.integers(1, 20), st.sampled_from(["distinct", "ties", "constant"]))
+def test_linear_assignment_equals_scipy(seed, k, kind):
     from scipy.optimize import linear_sum_assignment
 
     profit = random_tensor(seed, 3, k, k)
+    profit = {"distinct": profit, "ties": profit.round(), "constant": torch.ones_like(profit)}[kind]
     found = linear_assignment(profit)
     for matrix, scores in zip(found, profit, strict=True):
         rows, columns = linear_sum_assignment(scores.numpy(), maximize=True)
@@ -249,10 +272,27 @@ def test_linear_assignment_equals_scipy(seed, k):
         assert (matrix * scores).sum().item() == pytest.approx(scores[rows, columns].sum().item())
 
 
+def test_linear_assignment_is_a_permutation_whatever_the_input():
+    profit = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e300]).repeat(16).reshape(4, 4, 4)
+    assert linear_assignment(profit).sum(1).eq(1).all()
+    assert linear_assignment(torch.empty(0, 4, 4)).shape == (0, 4, 4)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_permutation_index_inverts_permutation_matrices(k):
     every = torch.arange(len(permutation_table(k)))
     assert torch.equal(permutation_index(permutation_matrices(every, k).double()), every)
+
+
+@given(seeds, st.integers(1, 20))
+def test_permutations_and_their_numbers_are_inverse(seed, k):
+    orders = torch.stack([torch.randperm(k, generator=torch.Generator().manual_seed(seed + i)) for i in range(5)])
+    numbers = permutation_number(orders)
+    assert torch.equal(permutation_at(numbers, k), orders)
+    # Lexicographic order of the arrays is the order of their numbers.
+    assert sorted(orders.tolist()) == orders[numbers.argsort()].tolist()
+    last = torch.arange(k - 1, -1, -1)
+    assert permutation_number(last).item() == math.factorial(k) - 1
 
 
 def test_permutation_table_convention():
@@ -277,3 +317,28 @@ def test_bad_input_gets_one_sentence(graphs, templates, stride, sentence):
     for match in (isomorphic_match, spectral_match):
         with pytest.raises(InputError, match=sentence):
             match(graphs, templates, stride)
+
+
+def test_exact_match_refuses_a_size_that_cannot_work_and_names_what_would():
+    with pytest.raises(InputError, match=r"kernel_size=10 .* at most 9, or use spectral_match"):
+        isomorphic_match(torch.zeros(1, 12, 12), torch.zeros(1, 10, 10))
+    with pytest.raises(InputError, match="kernel_size=21"):
+        spectral_match(torch.zeros(1, 22, 22), torch.zeros(1, 21, 21))
+
+
+@pytest.mark.parametrize("k", [10, 20])
+def test_spectral_match_of_large_templates_makes_no_table_over_permutations(k, monkeypatch):
+    def refuse(kernel_size):
+        raise AssertionError(f"a table of {kernel_size}! permutations")
+
+    for module in (permutations, kernels.eager, capsule):
+        monkeypatch.setattr(module, "permutation_table", refuse)
+    graphs, templates = random_tensor(0, 2, k + 2, k + 2), random_tensor(1, 2, k, k).requires_grad_()
+    match = spectral_match(graphs, templates)
+    matrix, windows = match.matrix, graphs.unfold(1, k, 1).unfold(2, k, 1)
+    torch.testing.assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]))
+    expected = torch.linalg.matrix_norm(matrix @ templates[:, None, None] @ matrix.mT - windows[:, None])
+    torch.testing.assert_close(match.distance, expected)
+    (grad,) = torch.autograd.grad(match.distance.sum(), templates)
+    (expected_grad,) = torch.autograd.grad(expected.sum(), templates)
+    torch.testing.assert_close(grad, expected_grad)

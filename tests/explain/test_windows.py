@@ -20,19 +20,20 @@ def _fit(method: str, labels: np.ndarray = PLANTED.labels, **parameters: Any) ->
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "parameters",
+    ("method", "parameters"),
     [
-        {"residual": False},
-        {"residual": False, "weight_sharing": "template"},
-        {"residual": False, "primary_size": 5},
-        {"residual": False, "matching": "spectral", "n_templates": 3},
-        {"residual": False, "stride": 2, "routing_iterations": 1},
-        {"formulation": "released", "n_templates": 1},
+        ("isocapsnet", {"residual": False}),
+        ("isocapsnet", {"residual": False, "weight_sharing": "template"}),
+        ("isocapsnet", {"residual": False, "primary_size": 5}),
+        ("isocapsnet", {"residual": False, "matching": "spectral", "n_templates": 3}),
+        ("isocapsnet", {"residual": False, "matching": "spectral", "kernel_size": 9}),
+        ("isocapsnet", {"residual": False, "stride": 2, "routing_iterations": 1}),
+        ("isocapsnet-released", {}),
     ],
     ids=str,
 )
-def test_routed_weights_of_all_windows_sum_to_the_class_scores(parameters: dict[str, Any]) -> None:
-    model = _fit("isocapsnet", decoder_sizes=(8,), **parameters)
+def test_routed_weights_of_all_windows_sum_to_the_class_scores(method: str, parameters: dict[str, Any]) -> None:
+    model = _fit(method, decoder_sizes=(8,), **parameters)
     found = window_evidence(model, PLANTED.graphs)
     total = margins(model._scores(PLANTED.graphs))
     assert np.allclose(found.evidence.sum(axis=(2, 3, 4)), total, atol=1e-5)
@@ -88,8 +89,10 @@ def test_three_classes_have_three_contrasts_that_cancel() -> None:
     assert np.abs(evidence.sum(axis=1)).max() < 1e-6
 
 
-def test_scores_and_permutations_are_those_of_the_model() -> None:
-    model = _fit("isocapsnet")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", ["isocapsnet", "isocapsnet-released"])
+def test_scores_and_permutations_are_those_of_the_model(method: str) -> None:
+    model = _fit(method)
     found, match = window_evidence(model, PLANTED.graphs), model.match(PLANTED.graphs)
     assert np.array_equal(found.scores, match.scores)
     assert np.array_equal(found.permutations, match.permutations)

@@ -13,6 +13,7 @@ from isocapsnet.models import MODELS, GraphClassifier
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {
     "isocapsnet": {"max_epochs": 2, "n_templates": 2},
+    "isocapsnet-released": {"max_epochs": 2, "decoder_sizes": (16,)},
     "isonn": {"max_epochs": 2},
     "fastisonn": {"max_epochs": 2},
     "capsnet": {"max_epochs": 2, "decoder_sizes": (16,)},

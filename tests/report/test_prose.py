@@ -188,7 +188,7 @@ def test_missing_numbers_are_dashes_and_intervals_without_bounds_are_means() -> 
 
 
 def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:
-    text = bibtex(["isocapsnet", "fastisonn", "linear"])
+    text = bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"])
     assert text.count("@") == 5
     assert "arXiv:2206.13465" in text and "IsoNN" in text and "nadeau2003" in text and "holm1979" in text
     assert "hanley1982" in text

@@ -26,7 +26,15 @@ from isocapsnet.benchmark.statistics import CHANCE
 from isocapsnet.benchmark.store import Store
 from isocapsnet.cli._display import audit_table, escape, make_console, results_table
 from isocapsnet.cli._execution import carry_out, check_execution, describe_power
-from isocapsnet.cli._methods import list_methods, list_steps, make_method, parse_value, split_one_name, split_values
+from isocapsnet.cli._methods import (
+    keep_suitable,
+    list_methods,
+    list_steps,
+    make_method,
+    parse_value,
+    split_one_name,
+    split_values,
+)
 from isocapsnet.cli._study import publish_study, refuse_missing
 from isocapsnet.cli.data import READING, open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -111,6 +119,7 @@ def _make_plan(
     check_execution(options)
     data = _open(source or _EMBEDDED, options)
     console.print(escape(repr(data)), highlight=False)
+    methods = keep_suitable(methods, int((data.class_counts > 0).sum()), named=options.get("methods") != "all")
     use_series = data.time_series is not None and (data.adjacency is None or options["connectivity"] is not None)
     steps = list_steps(
         connectivity=options["connectivity"],

@@ -75,12 +75,27 @@ def list_methods(text: str, *, device: str | None = None, use_unlabeled: bool = 
     )
 
 
+def keep_suitable(methods: tuple[Method, ...], n_classes: int, *, named: bool) -> tuple[Method, ...]:
+    """The methods that take this many classes; one that was named and does not is refused."""
+    unsuitable = [
+        method
+        for method in methods
+        if n_classes > 2 and not find_model(method.name)().__sklearn_tags__().classifier_tags.multi_class
+    ]
+    if unsuitable and named:
+        raise InputError(
+            f"{unsuitable[0].label} takes two classes, but the data have {n_classes}; leave it out of --methods."
+        )
+    return tuple(method for method in methods if method not in unsuitable)
+
+
 def make_method(
     name: str, parameters: Mapping[str, Any], *, device: str | None = None, use_unlabeled: bool = False
 ) -> Method:
     """One method of MODELS; what the user sets is not searched over."""
     model = find_model(name)
     known = model().get_params()
+    model.refuse_moved(parameters)
     check_parameters(name, parameters, known)
     takes_unlabeled = "X_unlabeled" in inspect.signature(model.fit).parameters
     return Method(

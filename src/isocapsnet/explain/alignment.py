@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from isocapsnet.explain.cards import Agreement
 from isocapsnet.explain.explanation import Templates
 from isocapsnet.explain.stability import judge_agreement, mean_over_pairs
-from isocapsnet.functional import isomorphic_match, permutation_table, spectral_match
+from isocapsnet.functional import isomorphic_match, permutation_at, permutation_number, spectral_permutations
 
 # Sets of shuffled templates behind the null distribution.
 _DRAWS = 199
@@ -44,14 +44,12 @@ def align_templates(reference: NDArray[np.float32], matrices: NDArray[np.float32
 def view_as(templates: Templates, alignment: Alignment) -> Templates:
     """The same templates in the order, and with the node numbers, of the reference."""
     order, permutations = alignment
-    k = permutations.shape[1]
-    table = permutation_table(k).numpy()
-    place_values = k ** np.arange(k - 1, -1, -1)  # rows of the table are sorted as numbers in base k
-    orientation = templates.orientation[:, order].copy()
+    orientation = templates.orientation[:, order].astype(np.int64)
     for place, permutation in enumerate(permutations):
-        renamed = np.argsort(permutation)[table]
-        rows = np.searchsorted(table @ place_values, renamed @ place_values)
-        orientation[:, place] = np.where(orientation[:, place] < 0, -1, rows[orientation[:, place]])
+        numbers = orientation[:, place].copy()
+        orders = permutation_at(torch.from_numpy(numbers.clip(min=0)), len(permutation))
+        renamed = permutation_number(torch.from_numpy(np.argsort(permutation))[orders]).numpy()
+        orientation[:, place] = np.where(numbers < 0, -1, renamed)
     windows = ("window_separation", "window_effect", "window_influence")
     classes = ("class_evidence", "class_scores", "orientation_share")
     return replace(
@@ -120,9 +118,6 @@ def _isomorphic_distances(
     graphs, templates = (
         torch.from_numpy(np.ascontiguousarray(stack, dtype=np.float32)) for stack in (targets, matrices)
     )
-    if targets.shape[-1] <= _EXACT_SIZE:
-        match = isomorphic_match(graphs, templates)
-        winners = permutation_table(targets.shape[-1])[match.permutation[:, :, 0, 0]]
-        return match.distance[:, :, 0, 0].double().numpy(), winners.numpy()
-    relaxed = spectral_match(graphs, templates)
-    return relaxed.distance[:, :, 0, 0].double().numpy(), relaxed.matrix[:, :, 0, 0].argmax(dim=-1).numpy()
+    match = (isomorphic_match if targets.shape[-1] <= _EXACT_SIZE else spectral_permutations)(graphs, templates)
+    winners = permutation_at(match.permutation[:, :, 0, 0], targets.shape[-1])
+    return match.distance[:, :, 0, 0].double().numpy(), winners.numpy()

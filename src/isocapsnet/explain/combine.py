@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
@@ -22,7 +23,7 @@ from isocapsnet.explain.stability import (
     holm,
     permutation_p_values,
 )
-from isocapsnet.functional import permutation_table
+from isocapsnet.functional import permutation_at
 
 #: Fits without which nothing is said about stability.
 MIN_FITS = 3
@@ -223,8 +224,8 @@ def _orientation(fits: _Fits, where: tuple[int, int, int, int]) -> Orientation:
     for templates in fits.templates:
         shares[int(templates.orientation[where])] += float(templates.orientation_share[where])
     found = max(shares, key=lambda row: shares[row])
-    table = permutation_table(fits.templates[0].matrices.shape[-1])
-    return Orientation(table[found].tolist(), shares[found] / len(fits.templates))
+    order = permutation_at(torch.tensor(max(found, 0)), fits.templates[0].matrices.shape[-1])
+    return Orientation(order.tolist(), shares[found] / len(fits.templates))
 
 
 def _list_regions(fits: _Fits, place: int, maps: NDArray[np.float64]) -> list[Region]:

@@ -64,7 +64,7 @@ class Templates:
     window_influence: NDArray[np.float32]
     class_evidence: NDArray[np.float32]
     class_scores: NDArray[np.float32]
-    orientation: NDArray[np.int32]
+    orientation: NDArray[np.int64]
     orientation_share: NDArray[np.float32]
 
 
@@ -195,12 +195,12 @@ def over_regions(evidence: NDArray[Any], n_nodes: int, kernel_size: int, stride:
     return np.asarray((evidence.sum(axis=-1) + evidence.sum(axis=-2)) @ coverage, dtype=np.float32)
 
 
-def _most_frequent(permutations: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def _most_frequent(permutations: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The value found most often over graphs ``(n_graphs, ...)`` and its share; -1 and 0 without graphs."""
     if not len(permutations):
-        return np.full(permutations.shape[1:], -1, np.int32), np.zeros(permutations.shape[1:], np.float32)
+        return np.full(permutations.shape[1:], -1, np.int64), np.zeros(permutations.shape[1:], np.float32)
     found = mode(permutations, axis=0)
-    return found.mode.astype(np.int32), (found.count / len(permutations)).astype(np.float32)
+    return found.mode.astype(np.int64), (found.count / len(permutations)).astype(np.float32)
 
 
 def _mean(values: NDArray[Any]) -> NDArray[np.float32]:

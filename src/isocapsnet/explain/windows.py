@@ -99,7 +99,7 @@ def _match(estimator: Any, X: NDArray[Any]) -> IsomorphicMatch:
         match = layer(batch)
         distances.append(match.distance)
         if isinstance(match, SpectralMatch):
-            permutations.append(functional.permutation_index(functional.linear_assignment(match.matrix)))
+            permutations.append(functional.permutation_number(functional.assigned_columns(match.matrix)))
         else:
             permutations.append(match.permutation)
     return IsomorphicMatch(torch.cat(distances), torch.cat(permutations))

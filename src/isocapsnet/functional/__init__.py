@@ -1,5 +1,6 @@
 """The maths of the paper, equation by equation: pure torch, no parameters, no random numbers."""
 
+from isocapsnet.functional.assignment import assigned_columns, linear_assignment
 from isocapsnet.functional.capsule import (
     PermutationCapsules,
     attend_to_shared,
@@ -9,11 +10,9 @@ from isocapsnet.functional.capsule import (
     dynamic_routing,
     leaky_softmax,
     margin_loss,
-    permutation_matrices,
     permutation_votes,
     primary_capsules,
     reconstruction_loss,
-    released_primary_capsules,
     route,
     safe_norm,
     squash,
@@ -22,17 +21,24 @@ from isocapsnet.functional.isomorphic import (
     IsomorphicMatch,
     SpectralMatch,
     isomorphic_match,
-    linear_assignment,
-    permutation_index,
-    permutation_table,
     spectral_match,
+    spectral_permutations,
     window_eigenvectors,
 )
+from isocapsnet.functional.permutations import (
+    permutation_at,
+    permutation_index,
+    permutation_matrices,
+    permutation_number,
+    permutation_table,
+)
+from isocapsnet.functional.released import released_match, released_primary_capsules
 
 __all__ = [
     "IsomorphicMatch",
     "PermutationCapsules",
     "SpectralMatch",
+    "assigned_columns",
     "attend_to_shared",
     "attend_to_votes",
     "dense_primary_capsules",
@@ -42,16 +48,20 @@ __all__ = [
     "leaky_softmax",
     "linear_assignment",
     "margin_loss",
+    "permutation_at",
     "permutation_index",
     "permutation_matrices",
+    "permutation_number",
     "permutation_table",
     "permutation_votes",
     "primary_capsules",
     "reconstruction_loss",
+    "released_match",
     "released_primary_capsules",
     "route",
     "safe_norm",
     "spectral_match",
+    "spectral_permutations",
     "squash",
     "window_eigenvectors",
 ]

@@ -19,11 +19,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag, one_hot
 
-from isocapsnet.functional.kernels import pick_routing
-from isocapsnet.functional.kernels.eager import permutation_table
+from isocapsnet.functional.kernels import falling_back, pick_routing
+from isocapsnet.functional.permutations import permutation_matrices, permutation_table, selected_entries
 
 # Margins of Eq. 10: present above, absent below, weight of absent classes.
 UPPER_MARGIN, LOWER_MARGIN, ABSENT_WEIGHT = 0.9, 0.1, 0.5
+# Up to this size, sums of weights are looked up in a table over k! permutations.
+_LOOKUP_SIZE = 7
 
 
 class PermutationCapsules(NamedTuple):
@@ -34,7 +36,7 @@ class PermutationCapsules(NamedTuple):
     value : Tensor (n_graphs, n_templates, n, n)
         The entry at each of the k places selected by the permutation.
     permutation : Tensor (n_graphs, n_templates, n, n), int64
-        Row of ``permutation_table(kernel_size)``.
+        Its row in ``permutation_table(kernel_size)``.
     padding : float
         γ, the entry everywhere else.
     kernel_size : int
@@ -69,12 +71,6 @@ def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
     top = logits.amax(dim=dim, keepdim=True).clamp_min(0).detach()
     exponential = (logits - top).exp()
     return exponential / (exponential.sum(dim=dim, keepdim=True) + (-top).exp())
-
-
-def permutation_matrices(permutation: Tensor, kernel_size: int) -> Tensor:
-    """Boolean P with ``P[a, perm[a]]``: ``(...)`` indices to ``(..., k, k)``."""
-    table = permutation_table(kernel_size).to(permutation.device)
-    return one_hot(table, kernel_size).bool()[permutation]
 
 
 # -- primary capsules -----------------------------------------------------------------------------------------
@@ -113,16 +109,6 @@ def dense_primary_capsules(scores: Tensor, poses: Tensor, gamma: float | None) -
     lengths = safe_norm(poses, keepdim=True)
     capsules = poses / torch.where(lengths == 0, 1.0, lengths) * scores[..., None]
     return capsules if gamma is None else torch.where(poses == 0, gamma, capsules)
-
-
-def released_primary_capsules(distance: Tensor, permutation: Tensor, kernel_size: int) -> PermutationCapsules:
-    """What the published program computes: squash(vec(P)·d²), then zeros overwritten by -1.
-
-    On the k selected entries squash gives d²·‖m‖/(1 + ‖m‖²) with ‖m‖ = d²√k.
-    """
-    squared = distance.square()
-    value = squared * (squared * kernel_size**0.5) / (1 + kernel_size * squared.square())
-    return PermutationCapsules(torch.where(value == 0, -1.0, value), permutation, -1.0, kernel_size)
 
 
 # -- votes and routing ----------------------------------------------------------------------------------------
@@ -177,12 +163,22 @@ def route(
     -------
     Tensor (n_graphs, n_classes, capsule_size)
     """
+    if isinstance(capsules, PermutationCapsules) and weight.shape[2] > 1 and over == "classes":
+        kernel = pick_routing(weight)
+        if kernel is not None:
+            with falling_back(weight.device):
+                return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel)
+    return _route_plainly(capsules, weight, iterations, scale, over)
+
+
+def _route_plainly(
+    capsules: PermutationCapsules | Tensor, weight: Tensor, iterations: int, scale: float, over: str
+) -> Tensor:
+    """:func:`route` in plain torch."""
     if isinstance(capsules, Tensor):
         attend = partial(attend_to_votes, dense_votes(capsules, weight), over=over)
     elif weight.shape[2] == 1 and over == "classes":
         attend = partial(attend_to_shared, capsules, weight)
-    elif over == "classes" and (kernel := pick_routing(weight)) is not None:
-        return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel)
     elif weight.is_cuda:
         # Gathering rows ends in atomic additions, slow and in no fixed order; a GPU has matrix units for the product.
         attend = partial(attend_to_votes, dense_votes(capsules.expand(), weight), over=over)
@@ -221,10 +217,18 @@ class _FusedRouting(torch.autograd.Function):
         contexts, sums, *tensors = ctx.saved_tensors
         padding, kernel_size, scale, kernel, shape, weight_shape = ctx.arguments
         windows = kernel.Windows(*tensors, padding, kernel_size)
-        grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
-        grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
-        grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph lie apart
-        return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
+        with falling_back(grad_capsules.device):
+            grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
+            grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
+            grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph lie apart
+            return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
+        with torch.enable_grad():
+            value, permutation, weight = windows.capsules()
+            value, weight = value.view(shape).requires_grad_(), weight.view(weight_shape).detach().requires_grad_()
+            capsules = PermutationCapsules(value, permutation.view(shape), padding, kernel_size)
+            routed = _route_plainly(capsules, weight, len(sums), scale, "classes")
+        grad_value, grad_weight = torch.autograd.grad(routed, (value, weight), grad_capsules)
+        return grad_value, None, None, None, grad_weight, None, None, None
 
 
 _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -280,7 +284,7 @@ def permutation_votes(capsules: PermutationCapsules, weight: Tensor) -> Tensor:
     """
     k = capsules.kernel_size
     weight = weight.flatten(1, 2)  # (Y, M, k², d)
-    entries = selected_rows(k, weight.device)[capsules.permutation.flatten(1)]
+    entries = selected_entries(capsules.permutation.flatten(1), k)
     rows = torch.arange(weight.shape[1], device=weight.device)[:, None] * k * k + entries  # (B, M, k)
     selected = torch.stack(
         [embedding_bag(rows.flatten(0, 1), w.flatten(0, 1), mode="sum").view(*rows.shape[:2], -1) for w in weight],
@@ -293,8 +297,8 @@ def permutation_votes(capsules: PermutationCapsules, weight: Tensor) -> Tensor:
 def attend_to_shared(capsules: PermutationCapsules, weight: Tensor, context: Tensor) -> Tensor:
     """Σ α û with weights shared over positions; no tensor of windows × capsule_size is ever made.
 
-    Every window with the same permutation has votes on one line, so logits are looked up in a table over k!
-    permutations and the vectors are summed per permutation.
+    A window's logit is its value times a sum over the entries that its permutation selects; the sums are looked up in a
+    table over k! permutations or, for large k, added up from the k² entries. The vectors are summed in the same way.
 
     Parameters
     ----------
@@ -303,24 +307,25 @@ def attend_to_shared(capsules: PermutationCapsules, weight: Tensor, context: Ten
     context : Tensor (n_graphs, n_classes, capsule_size)
     """
     weight = weight[:, :, 0]
+    n_classes, k = len(weight), capsules.kernel_size
     excess = (capsules.value - capsules.padding).flatten(2)[:, None]  # (B, 1, c, N)
     total = weight.sum(dim=2)  # (Y, c, d)
-    table = weight[:, :, selected_rows(capsules.kernel_size, weight.device)].sum(dim=3)  # (Y, c, k!, d)
-    n_classes = weight.shape[0]
-    index = capsules.permutation.flatten(2)[:, None].expand(-1, n_classes, -1, -1)  # (B, Y, c, N)
-    lookup = torch.einsum("ycpd,byd->bycp", table, context).gather(3, index)
+    if k <= _LOOKUP_SIZE:
+        every = torch.arange(len(permutation_table(k)), device=weight.device)
+        table = weight[:, :, selected_entries(every, k)].sum(dim=3)  # (Y, c, k!, d)
+        index = capsules.permutation.flatten(2)[..., None]  # (B, c, N, 1)
+    else:
+        table, index = weight, selected_entries(capsules.permutation.flatten(2), k)  # (Y, c, k², d), (B, c, N, k)
+    n_parts = index.shape[-1]
+    index = index.flatten(2)[:, None].expand(-1, n_classes, -1, -1)  # (B, Y, c, N · parts)
+    lookup = torch.einsum("ycpd,byd->bycp", table, context).gather(3, index).unflatten(3, (-1, n_parts)).sum(dim=4)
     logits = excess * lookup + capsules.padding * torch.einsum("ycd,byd->byc", total, context)[..., None]
     coupling = leaky_softmax(logits, dim=1)
-    mass = coupling.new_zeros(*coupling.shape[:3], table.shape[2]).scatter_add(3, index, coupling * excess)
+    share = (coupling * excess)[..., None].expand(*coupling.shape, n_parts).flatten(3)
+    mass = coupling.new_zeros(*coupling.shape[:3], table.shape[2]).scatter_add(3, index, share)
     return torch.einsum("bycp,ycpd->byd", mass, table) + capsules.padding * torch.einsum(
         "byc,ycd->byd", coupling.sum(dim=3), total
     )
-
-
-def selected_rows(kernel_size: int, device: torch.device) -> Tensor:
-    """The entries of vec(P) that are 1, for every permutation: int64 ``(k!, k)``."""
-    table = permutation_table(kernel_size).to(device)
-    return torch.arange(kernel_size, device=device) * kernel_size + table
 
 
 # -- losses ---------------------------------------------------------------------------------------------------

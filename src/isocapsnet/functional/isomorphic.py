@@ -5,8 +5,8 @@ diagonal windows (s = t) are induced sub-graphs, the others match a block betwee
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,14 +14,20 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isocapsnet._validation import InputError, check_option
+from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import safe_norm
-from isocapsnet.functional.kernels import pick_kernel
-from isocapsnet.functional.kernels.eager import compact_dtype, permutation_table, windows_of
-
-__all__ = ["IsomorphicMatch", "SpectralMatch", "isomorphic_match", "permutation_table", "spectral_match"]
+from isocapsnet.functional.kernels import eager, pick_kernel, run_kernel
+from isocapsnet.functional.kernels.eager import by_graph, compact_dtype, windows_of
+from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
 
 PROJECTIONS = ("permutation", "none", "orthogonal")
+#: Largest template of an exact match. With one more node every template takes 2 GB and a window 0.8 s.
+MAX_EXACT_SIZE = 9
 _JACOBI_SWEEPS = 8
+# Entries of windows matched at a time by their eigenvectors: a few MB stay in a CPU's cache, and a GPU wants more.
+_CHUNK_VALUES = {"cpu": 500_000, "cuda": 16_000_000}
+
+Search = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 class IsomorphicMatch(NamedTuple):
@@ -32,7 +38,7 @@ class IsomorphicMatch(NamedTuple):
     distance : Tensor (n_graphs, n_templates, n, n)
         min over P of ‖P K Pᵀ - A_st‖_F, with n = (n_nodes - k) // stride + 1.
     permutation : Tensor (n_graphs, n_templates, n, n), int64
-        The winner, as a row of ``permutation_table(k)``.
+        The winner: its row in ``permutation_table(k)``.
     """
 
     distance: Tensor
@@ -74,37 +80,56 @@ def isomorphic_match(graphs: Tensor, templates: Tensor, stride: int = 1) -> Isom
     ----------
     Zhang, "Iso-CapsNet", arXiv 2206.13465, Eq. 1; Meng & Zhang, "IsoNN", arXiv 1907.09495.
     """
-    _check_match_input(graphs, templates, stride)
+    check_match_input(graphs, templates, stride)
+    check_exact_size(templates.shape[-1], "use spectral_match")
     kernel = pick_kernel(graphs, templates)
-    distance, permutation = _Match.apply(graphs, templates, stride, kernel)
-    return IsomorphicMatch(distance, permutation)
+    search, backward = partial(run_kernel, kernel, "search"), partial(run_kernel, kernel, "backward")
+    return match_by(search, backward, graphs, templates, stride)
+
+
+def match_by(
+    search: Search, backward: Callable[..., Any], graphs: Tensor, templates: Tensor, stride: int = 1
+) -> IsomorphicMatch:
+    """The match that ``search`` finds; ``backward`` is called for its gradients. Both as in a kernel of the match."""
+    return IsomorphicMatch(*_Match.apply(graphs, templates, stride, search, backward))
+
+
+def check_exact_size(kernel_size: int, instead: str) -> None:
+    """Refuse a template with too many permutations to search them all; ``instead`` says what would work."""
+    if kernel_size > MAX_EXACT_SIZE:
+        raise InputError(
+            f"kernel_size={kernel_size} has {kernel_size}! permutations, too many to search them all; use a "
+            f"kernel_size of at most {MAX_EXACT_SIZE}, or {instead}."
+        )
 
 
 class _Match(torch.autograd.Function):
-    """The one place where a kernel meets autograd."""
+    """The one place where a search meets autograd: the gradient flows through the permutation that it found."""
 
     @staticmethod
-    def forward(ctx: Any, graphs: Tensor, templates: Tensor, stride: int, kernel: ModuleType) -> tuple[Tensor, Tensor]:
-        distance, permutation = kernel.search(graphs, templates, stride)
+    def forward(
+        ctx: Any, graphs: Tensor, templates: Tensor, stride: int, search: Search, backward: Callable[..., Any]
+    ) -> tuple[Tensor, Tensor]:
+        distance, permutation = search(graphs, templates, stride)
         # Kept until backward, when the caller's own may long be gone; a GPU's kernels read 8 bytes.
         kept = permutation if permutation.is_cuda else permutation.to(compact_dtype(templates.shape[-1]))
         ctx.save_for_backward(graphs, templates, distance, kept)
         ctx.set_materialize_grads(False)  # zeros for the permutation would be its size again
-        ctx.stride, ctx.kernel = stride, kernel
+        ctx.stride, ctx.backward_of = stride, backward
         ctx.mark_non_differentiable(permutation)
         return distance, permutation
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_distance: Tensor | None, _: None) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad_distance: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if grad_distance is None:
-            return None, None, None, None
+            return None, None, None, None, None
         graphs, templates, distance, permutation = ctx.saved_tensors
         needs_graphs, needs_templates = ctx.needs_input_grad[:2]
-        grads = ctx.kernel.backward(
+        grads = ctx.backward_of(
             grad_distance, distance, permutation, graphs, templates, ctx.stride, needs_graphs, needs_templates
         )
-        return *grads, None, None
+        return *grads, None, None, None
 
 
 def spectral_match(
@@ -118,8 +143,10 @@ def spectral_match(
 
     With K = U₁Λ₁U₁ᵀ and A = U₂Λ₂U₂ᵀ of the symmetrised matrices, eigenvalues sorted, P is
 
-    - ``"permutation"``: the permutation that maximises ⟨P, |U₂||U₁|ᵀ⟩, by exact linear assignment. Zero distance
-      at a perfect match with distinct eigenvalues;
+    - ``"permutation"``: the permutation that maximises ⟨P, |U₂||U₁|ᵀ⟩, by exact linear assignment (Umeyama 1988). At a
+      perfect match A = QKQᵀ with distinct eigenvalues Q is *a* maximum, but not always the only one: absolute values
+      lose the signs of the eigenvectors, so that two nodes whose rows of U₁ differ in signs alone cannot be told apart,
+      and the distance of the permutation found may then be far from zero;
     - ``"none"``: |U₂||U₁|ᵀ itself, FastIsoNN's relaxation, not zero at a perfect match;
     - ``"orthogonal"``: U₂SU₁ᵀ, the paper's; the signs S are those that bring P closest to the identity,
       S_i = sign(u₁ᵢ·u₂ᵢ), with sign(0) = 1.
@@ -140,19 +167,60 @@ def spectral_match(
     -------
     SpectralMatch
     """
-    _check_match_input(graphs, templates, stride)
+    check_match_input(graphs, templates, stride)
     check_option("projection", projection, PROJECTIONS)
+    if projection == "permutation":
+        match = spectral_permutations(graphs, templates, stride, window_vectors)
+        matrix = permutation_matrices(match.permutation, templates.shape[-1]).to(graphs.dtype)
+        return SpectralMatch(match.distance, matrix)
     n_templates, k, _ = templates.shape
-    windows = windows_of(graphs, k, stride)
     with torch.no_grad():
         if window_vectors is None:
             window_vectors = window_eigenvectors(graphs, k, stride)
-        matrix = _PROJECT[projection](window_vectors, _eigenvectors(templates))  # (c, B, n, n, k, k)
+        project = _relaxed if projection == "none" else _orthogonal
+        matrix = project(window_vectors, _eigenvectors(templates))  # (c, B, n, n, k, k)
     # One tall product per template: broadcasting would copy the template for every window.
     half = torch.bmm(matrix.reshape(n_templates, -1, k), templates).view_as(matrix)
     matched = half @ matrix.transpose(-1, -2)
-    distance = safe_norm((matched - windows).flatten(-2))
+    distance = safe_norm((matched - windows_of(graphs, k, stride)).flatten(-2))
     return SpectralMatch(distance.transpose(0, 1), matrix.transpose(0, 1))
+
+
+def spectral_permutations(
+    graphs: Tensor, templates: Tensor, stride: int = 1, window_vectors: Tensor | None = None
+) -> IsomorphicMatch:
+    """:func:`spectral_match` with ``projection="permutation"``, its permutations as numbers instead of matrices.
+
+    Memory is that of the result and a few MB; no table over k! permutations is made.
+    """
+    check_match_input(graphs, templates, stride)
+    if templates.shape[-1] > MAX_NUMBERED_SIZE:
+        raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
+    return match_by(partial(_search_spectrum, window_vectors), eager.backward, graphs, templates, stride)
+
+
+def _search_spectrum(
+    window_vectors: Tensor | None, graphs: Tensor, templates: Tensor, stride: int
+) -> tuple[Tensor, Tensor]:
+    """As :func:`isocapsnet.functional.kernels.eager.search`, with the permutations of the eigenvectors."""
+    n_templates, k, _ = templates.shape
+    windows = windows_of(graphs, k, stride)
+    n_windows = windows.shape[:3].numel()
+    template_vectors = _eigenvectors(templates).abs()
+    distance = graphs.new_empty(n_templates, n_windows)
+    permutation = torch.empty(n_templates, n_windows, dtype=torch.int64, device=graphs.device)
+    flat = windows.reshape(-1, k, k)
+    vectors = None if window_vectors is None else window_vectors.reshape(-1, k, k)
+    chunk_values = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"])
+    for start in range(0, n_windows, step := max(1, chunk_values // k**2)):
+        here = slice(start, start + step)
+        found = (_eigenvectors(flat[here]) if vectors is None else vectors[here]).abs()
+        for i in range(n_templates):
+            order = assigned_columns(found @ template_vectors[i].T)
+            permutation[i, here] = permutation_number(order)
+            matched = templates[i][order[:, :, None], order[:, None, :]]
+            distance[i, here] = (matched - flat[here]).flatten(1).norm(dim=1)
+    return by_graph(distance, windows), by_graph(permutation, windows)
 
 
 def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1) -> Tensor:
@@ -174,7 +242,7 @@ def jacobi_eigenvectors(matrices: Tensor) -> Tensor:
     """Eigenvectors of many small symmetric matrices ``(..., k, k)``, in columns, eigenvalues ascending.
 
     Jacobi's cyclic rotations, each applied to the whole batch at once; convergence is quadratic, and the number of
-    sweeps is enough for k = 8 in float64.
+    sweeps is enough for k = 20 in float64.
     """
     k = matrices.shape[-1]
     a = matrices.clone()
@@ -207,62 +275,8 @@ def _orthogonal(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
     return (window_vectors * signs) @ template_vectors.transpose(-1, -2)
 
 
-def _assigned(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
-    return linear_assignment(_relaxed(window_vectors, template_vectors))
-
-
-_PROJECT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "permutation": _assigned,
-    "none": _relaxed,
-    "orthogonal": _orthogonal,
-}
-
-
-def linear_assignment(profit: Tensor) -> Tensor:
-    """The permutation matrix of largest total profit, exactly, for a batch of small matrices.
-
-    Held and Karp's dynamic programme over column subsets: 2ᵏk/2 vector operations for the whole batch at once,
-    where scipy's solver would be called once per window.
-
-    Parameters
-    ----------
-    profit : Tensor (..., k, k)
-
-    Returns
-    -------
-    Tensor (..., k, k)
-        Zeros and ones, in the dtype of ``profit``.
-    """
-    k = profit.shape[-1]
-    best = {0: profit.new_zeros(profit.shape[:-2])}
-    choice: dict[int, Tensor] = {}
-    for subset in sorted(range(1, 1 << k), key=int.bit_count):
-        row = subset.bit_count() - 1  # rows are assigned in order, so the subset's size names the row
-        columns = [j for j in range(k) if subset >> j & 1]
-        totals = torch.stack([best[subset ^ (1 << j)] + profit[..., row, j] for j in columns])
-        best[subset], winner = totals.max(dim=0)
-        choice[subset] = torch.tensor(columns, device=profit.device)[winner]
-    # Walk back from the full set; each window follows its own path, so look the choice up by subset number.
-    choices = torch.stack([choice[subset] for subset in range(1, 1 << k)])
-    subset_of = torch.full(profit.shape[:-2], (1 << k) - 1, dtype=torch.int64, device=profit.device)
-    matrix = torch.zeros_like(profit)
-    for row in reversed(range(k)):
-        column = choices.gather(0, (subset_of - 1)[None])[0]
-        matrix[..., row, :].scatter_(-1, column[..., None], 1.0)
-        subset_of = subset_of ^ (1 << column)
-    return matrix
-
-
-def permutation_index(matrices: Tensor) -> Tensor:
-    """Rows of ``permutation_table(k)`` for permutation matrices: ``(..., k, k)`` to int64 ``(...)``."""
-    k = matrices.shape[-1]
-    place = k ** torch.arange(k - 1, -1, -1, device=matrices.device)
-    # Lexicographic order is the order of the rows read as numbers in base k.
-    numbers = (permutation_table(k).to(matrices.device) * place).sum(dim=1)
-    return torch.searchsorted(numbers, (matrices.argmax(dim=-1) * place).sum(dim=-1))
-
-
-def _check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:
+def check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:
+    """Refuse tensors that cannot be matched."""
     shape, template_shape = tuple(graphs.shape), tuple(templates.shape)
     if len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(f"graphs have shape {shape}; expected (n_graphs, n_nodes, n_nodes).")

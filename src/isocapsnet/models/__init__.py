@@ -13,6 +13,7 @@ from isocapsnet.models.gcn import GCNClassifier
 from isocapsnet.models.gin import GINClassifier
 from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
 from isocapsnet.models.isonn import IsoNNClassifier
+from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
 from isocapsnet.models.sdbn import SDBNClassifier
 from isocapsnet.models.wl import WLClassifier
 from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
@@ -20,6 +21,7 @@ from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 #: Every method by its name on the command line.
 MODELS: dict[str, type[GraphClassifier]] = {
     "isocapsnet": IsoCapsNetClassifier,
+    "isocapsnet-released": ReleasedIsoCapsNetClassifier,
     "isonn": IsoNNClassifier,
     "fastisonn": FastIsoNNClassifier,
     "capsnet": CapsNetClassifier,

@@ -1,6 +1,6 @@
 """The contract every method of ``MODELS`` keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -34,7 +34,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)``, columns in the order of ``classes_``."""
-        return self._predict_proba(self._check_fitted(X))
+        proba = self._predict_proba(self._check_fitted(X))
+        if not np.isfinite(proba).all():
+            graph = int(np.argmin(np.isfinite(proba).all(axis=1)))
+            raise InputError(
+                f"{type(self).__name__} has no probabilities for graph {graph}: its edges are too large for the model, "
+                "or the model's weights are."
+            )
+        return proba
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each graph ``(n_graphs,)``."""
@@ -46,9 +53,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """What a nested tuner may try: parameter name to candidate values. Empty when nothing is tuned."""
         return {}
 
+    @classmethod
+    def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
+        """Refuse a parameter of earlier versions in a sentence that says what took its place."""
+
     # -- what a method implements ---------------------------------------------------------------------------
 
     _min_classes: ClassVar[int] = 2
+    _max_classes: ClassVar[int | None] = None
+    #: A parameter of earlier versions, with the one value at which it may still be in a file.
+    _former_default: ClassVar[tuple[str, Any] | None] = None
 
     def _check_parameters(self, n_nodes: int) -> None:
         """Refuse parameters that cannot work on graphs of ``n_nodes`` nodes."""
@@ -73,7 +87,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Graphs, classes and codes; what was fitted before stays as it is, should any input be refused."""
         graphs = check_graphs(X, min_graphs=2)
         self._check_parameters(graphs.shape[1])
-        return graphs, *check_labels(y, len(graphs), min_classes=self._min_classes)
+        classes, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
+        if self._max_classes is not None and len(classes) > self._max_classes:
+            raise InputError(
+                f"y holds {len(classes)} classes, but {type(self).__name__} takes at most {self._max_classes}."
+            )
+        return graphs, classes, codes
 
     def _fit_checked(
         self, X: NDArray[Any], classes: NDArray[Any], codes: NDArray[np.int64], *others: NDArray[Any] | None
@@ -94,6 +113,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
+        tags.classifier_tags.multi_class = self._max_classes is None
         return tags
 
 
@@ -126,6 +146,11 @@ def are_symmetric(X: NDArray[Any]) -> bool:
         if not np.allclose(chunk, np.swapaxes(chunk, 1, 2), rtol=0, atol=1e-6 * scale):
             return False
     return True
+
+
+def count_edges(n_nodes: int, *, directed: bool) -> int:
+    """The length of a row of :func:`edge_vectors`."""
+    return n_nodes * (n_nodes - 1) // (1 if directed else 2) or 1
 
 
 def edge_vectors(X: NDArray[Any], *, directed: bool = False) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
         return self.scaler_.inverse_transform(decoded)
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
-        return CapsuleLoss(self._setting("reconstruction_weight"), weights)
+        return CapsuleLoss(self.reconstruction_weight, weights)
 
     def _class_scores(self, output: Any) -> Tensor:
         assert isinstance(output, CapsuleOutput)

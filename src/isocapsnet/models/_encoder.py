@@ -13,6 +13,9 @@ from torch.nn.functional import cross_entropy, mse_loss
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._network import NetworkClassifier
 
+#: No network here is deeper; more is a slip of the pen.
+MAX_LAYERS = 100
+
 
 class EncoderOutput(NamedTuple):
     """What an encoder says about a batch.
@@ -86,9 +89,14 @@ def fully_connected(sizes: Sequence[int], dropout: float) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def check_sizes(name: str, sizes: Any) -> None:
-    """Refuse anything but one or more positive whole numbers."""
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) == 0:
+def check_sizes(name: str, sizes: Any, *, may_be_empty: bool = False) -> None:
+    """Refuse anything but a sequence or 1-D array of positive whole numbers."""
+    is_list = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes)
+    if not is_list and not (isinstance(sizes, np.ndarray) and sizes.ndim == 1):
         raise InputError(f"{name}={sizes!r} is no list of layer sizes; use one whole number per layer, (64, 32) say.")
+    if not len(sizes) and not may_be_empty:
+        raise InputError(f"{name} is empty; use one whole number per layer, (64, 32) say.")
+    if len(sizes) > MAX_LAYERS:
+        raise InputError(f"{name} has {len(sizes)} layers; use at most {MAX_LAYERS}.")
     for size in sizes:
         check_number(name, size, low=1, integer=True)

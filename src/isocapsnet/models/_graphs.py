@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._binarise import NEGATIVE_EDGES
 from isocapsnet.models._distributed import gather, own_share
-from isocapsnet.models._encoder import EncoderClassifier
+from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier
 
 NODE_FEATURES = ("profile", "degree", "identity")
 EDGE_WEIGHTS = ("binary", "weighted")
@@ -126,7 +126,7 @@ class GraphNeuralNetwork(EncoderClassifier):
         check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
         check_option("edge_weights", self.edge_weights, EDGE_WEIGHTS)
         check_number("density", self.density, low=0, high=1, open_low=True)
-        check_number("n_layers", self.n_layers, low=1, integer=True)
+        check_number("n_layers", self.n_layers, low=1, high=MAX_LAYERS, integer=True)
         check_number("hidden_size", self.hidden_size, low=1, integer=True)
         check_number("dropout", self.dropout, low=0, high=0.95)
         if n_nodes == 1:

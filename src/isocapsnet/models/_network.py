@@ -24,6 +24,7 @@ from isocapsnet.models._distributed import build_net, join_processes, n_processe
 from isocapsnet.models._interruption import interruptible
 from isocapsnet.models._optimizers import AdamW
 from isocapsnet.models._scaling import EdgeScaler, fit_scaler
+from isocapsnet.models._state import check_arrays, check_truth
 
 logger = logging.getLogger("isocapsnet")
 
@@ -101,10 +102,6 @@ class NetworkClassifier(GraphClassifier):
         """Named skorch callbacks that the method brings along."""
         return []
 
-    def _setting(self, name: str) -> Any:
-        """A training parameter as it is used, where a method derives it from others."""
-        return getattr(self, name)
-
     # -- fitting --------------------------------------------------------------------------------------------
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -118,7 +115,7 @@ class NetworkClassifier(GraphClassifier):
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
         seed, device = join_processes(as_seed(self.random_state), resolve_device(self.device))
-        self.scaler_ = fit_scaler(X, self._setting("scaling"))
+        self.scaler_ = fit_scaler(X, self.scaling)
         self._refuse_if_too_large(len(X), device)
         training, validation = self._split(codes, seed)
         if X_unlabeled is not None:
@@ -163,11 +160,11 @@ class NetworkClassifier(GraphClassifier):
             module=self._build_module(self.n_nodes_in_, len(self.classes_)),
             criterion=self._build_criterion(weights),
             optimizer=self._optimizer,
-            optimizer__weight_decay=self._setting("weight_decay"),
+            optimizer__weight_decay=self.weight_decay,
             optimizer__fused=True,
-            lr=self._setting("learning_rate"),
-            max_epochs=self._setting("max_epochs"),
-            batch_size=self._setting("batch_size"),
+            lr=self.learning_rate,
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
             iterator_train__shuffle=True,
             train_split=predefined_split(validation) if validation is not None else None,
             callbacks=callbacks + list(self.callbacks or []),
@@ -177,7 +174,7 @@ class NetworkClassifier(GraphClassifier):
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Stratified training and validation indices; no validation part when a class is too small for one."""
         everyone = np.arange(len(codes))
-        fraction = self._setting("validation_fraction")
+        fraction = self.validation_fraction
         if fraction == 0:
             return everyone, everyone[:0]
         rng = np.random.default_rng(seed)
@@ -256,8 +253,15 @@ class NetworkClassifier(GraphClassifier):
         return values, {name: tensor.cpu().numpy() for name, tensor in self.module_.state_dict().items()}
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.scaler_ = EdgeScaler(*values["scaler"])
-        self.temperature_, self.history_ = values["temperature"], values["history"]
+        logarithm, scale = values["scaler"]
+        for name, value in (("scale", scale), ("temperature", values["temperature"])):
+            check_number(name, value, low=0, open_low=True, high=float(np.finfo(np.float32).max))
+        self.scaler_ = EdgeScaler(check_truth("logarithm", logarithm), scale)
+        self.temperature_, self.history_ = values["temperature"], [dict(epoch) for epoch in values["history"]]
+        with torch.device("meta"):  # shapes alone: what a file declares may be too large to build
+            plan = self._build_module(self.n_nodes_in_, len(self.classes_)).state_dict()
+        kinds = {name: torch.empty(0, dtype=tensor.dtype).numpy().dtype for name, tensor in plan.items()}
+        check_arrays(arrays, {name: (kinds[name], tuple(tensor.shape)) for name, tensor in plan.items()})
         with torch.random.fork_rng(devices=[]):
             self.module_ = self._build_module(self.n_nodes_in_, len(self.classes_))
         self.module_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
@@ -327,7 +331,9 @@ def resolve_device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         resolved = torch.device(device)
-    except RuntimeError as error:
+        if resolved.type == "meta":
+            raise RuntimeError("a device without memory")
+    except (RuntimeError, TypeError) as error:
         raise InputError(f'device={device!r} is unknown; use "auto", "cpu" or "cuda".') from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f'device={device!r} was asked for, but torch sees no GPU here; use device="cpu".')

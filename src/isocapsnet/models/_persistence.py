@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,19 @@ from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 from sklearn.utils.validation import check_is_fitted
 
 import isocapsnet
-from isocapsnet._validation import InputError
+from isocapsnet._validation import InputError, check_number
 from isocapsnet.models import MODELS
 from isocapsnet.models._base import GraphClassifier
 
 _FORMAT = 1
+# Beyond what any graph or label has, and small enough to compute with.
+_MAX_NODES = 1_000_000
+_MAX_LABEL_BYTES = 100_000_000
 
 
 def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path:
@@ -58,54 +62,94 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
 
 
 def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
-    """Read an estimator that :func:`save_model` wrote; its predictions are the saved one's, bit for bit."""
-    header, arrays = _read(Path(path))
-    try:
-        content = json.loads(header["isocapsnet"])
-        written_by, written_format = content["isocapsnet"], int(content["format"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not a model that isocapsnet saved.") from error
-    if written_format > _FORMAT:
-        raise InputError(f"{path} was saved by isocapsnet {written_by}, which is newer; upgrade isocapsnet.")
+    """Read an estimator that :func:`save_model` wrote; its predictions are the saved one's, bit for bit.
+
+    Nothing in the file is trusted: names, parameters, types, shapes and numbers are compared with what the method
+    needs before anything is built from them, and nothing is allocated that the file does not hold itself. What does not
+    fit is refused in one sentence.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file, so it is not a model that isocapsnet saved.")
+    header, content, arrays = _read(path)
     if header.get("sha256") != _digest(content, arrays):
         raise InputError(f"{path} is damaged: its content does not match its digest; save the model again.")
-    model = MODELS.get(content["method"])
-    if model is None or content["method_version"] > model.version:
-        raise InputError(
-            f"{path} holds {content['method']!r} of isocapsnet {written_by}, which isocapsnet "
-            f"{isocapsnet.__version__} does not have; install that version."
-        )
-    if content["method_version"] < model.version:
-        warnings.warn(
-            f"{path} was saved before a fix to {content['method']!r} changed its results; fit it again.",
-            stacklevel=2,
-        )
     try:
-        estimator = model(**_decode(content["parameters"]))
-        estimator.n_nodes_in_ = content["n_nodes"]
-        estimator.node_names_in_ = content.get("node_names")
-        estimator.classes_ = _decode_classes(content["classes"])
-        estimator._set_state(_decode(content["values"]), arrays)
-    except InputError:
-        raise  # a package or a device that is not here: another version would not help
-    except (TypeError, KeyError, ValueError, RuntimeError) as error:
+        return _rebuild(path, content, arrays)
+    except InputError as error:
+        raise InputError(f"{path} cannot be loaded: {str(error).rstrip('.')}.") from error
+    except Exception as error:  # whatever a file can bring about: another version's content, or a forged one
         raise InputError(
-            f"{path} was saved by isocapsnet {written_by} and cannot be read by isocapsnet {isocapsnet.__version__} "
-            f"({' '.join(str(error).split())}); install that version, or fit the model again."
+            f"{path} was saved by isocapsnet {content['isocapsnet']} and cannot be read by isocapsnet "
+            f"{isocapsnet.__version__} ({type(error).__name__}: {_shorten(error)}); install that version, or fit the "
+            "model again."
         ) from error
+
+
+def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GraphClassifier:
+    """The estimator that a file describes."""
+    method, version, n_nodes = content["method"], content["method_version"], content["n_nodes"]
+    check_number("method_version", version, low=0, integer=True)
+    check_number("n_nodes", n_nodes, low=1, high=_MAX_NODES, integer=True)
+    model = MODELS.get(method) if isinstance(method, str) else None
+    if model is None or version > model.version:
+        raise InputError(
+            f"it holds {method!r:.60} of isocapsnet {content['isocapsnet']}, which isocapsnet {isocapsnet.__version__} "
+            "does not have; install that version"
+        )
+    parameters = _decode(content["parameters"])
+    estimator = model(**{name: value for name, value in parameters.items() if (name, value) != model._former_default})
+    estimator._check_parameters(n_nodes)
+    estimator.n_nodes_in_, estimator.classes_ = n_nodes, _decode_classes(content["classes"])
+    names = estimator.node_names_in_ = content.get("node_names")
+    if names is not None and not (
+        isinstance(names, list) and len(names) == n_nodes and all(isinstance(name, str) for name in names)
+    ):
+        raise InputError(f"its node names are not {n_nodes} texts")
+    n_classes = len(estimator.classes_)
+    if n_classes < model._min_classes or n_classes > (model._max_classes or n_classes):
+        raise InputError(f"it has {n_classes} classes")
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(f"array {name!r:.60} holds values that are not finite")
+    estimator._set_state(_decode(content["values"]), arrays)
+    if version < model.version:
+        warnings.warn(f"{path} was saved before a fix to {method!r} changed its results; fit it again.", stacklevel=3)
     return estimator
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    """The text header and the arrays of a safetensors file."""
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Any], dict[str, NDArray[Any]]]:
+    """The text header, its content and the arrays of a safetensors file; of a foreign file nothing but the header."""
     try:
         with safe_open(path, framework="np") as file:
-            names = file.keys()
-            return file.metadata() or {}, {name: np.array(file.get_tensor(name)) for name in names}
+            header = file.metadata() or {}
+            content = _parse(path, header.get("isocapsnet", ""))
+            return header, content, {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except InputError:
+        raise
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged, or is not a model that isocapsnet saved ({error}).") from error
+    except Exception as error:  # numpy lacks some of the types that safetensors has
+        raise InputError(f"{path} is damaged, or is not a model that isocapsnet saved ({_shorten(error)}).") from error
+
+
+def _shorten(error: Exception) -> str:
+    """The error's text on one line, without characters that a terminal would act upon."""
+    return " ".join(ascii(str(error))[1:-1].split())[:200]
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    """The content of the header, whose format is known."""
+    try:
+        content = json.loads(text)
+        version, written_format = content["isocapsnet"], content["format"]
+        if type(written_format) is not int or written_format < 1 or not re.fullmatch(r"[\w.+-]{1,40}", version):
+            raise ValueError("neither format nor version")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a model that isocapsnet saved.") from error
+    if written_format > _FORMAT:
+        raise InputError(f"{path} was saved by isocapsnet {version}, which is newer; upgrade isocapsnet.")
+    return content
 
 
 def _digest(content: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
@@ -135,12 +179,17 @@ def _storable_parameters(estimator: GraphClassifier) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """JSON that keeps what plain JSON forgets: tuples stay tuples, and a mapping's keys keep their type."""
+    """JSON that keeps what plain JSON forgets: tuples stay tuples, and a mapping's keys keep their type.
+
+    Arrays and ranges become lists.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, list):
+    if isinstance(value, np.ndarray):
+        return _encode(value.tolist())
+    if isinstance(value, list | range):
         return [_encode(item) for item in value]
     if isinstance(value, tuple):
         return {"tuple": [_encode(item) for item in value]}
@@ -170,4 +219,12 @@ def _encode_classes(classes: NDArray[Any]) -> dict[str, Any]:
 
 
 def _decode_classes(stored: dict[str, Any]) -> NDArray[Any]:
-    return np.array(_decode(stored["labels"]), dtype=np.dtype(stored["dtype"]))
+    """The inverse of ``_encode_classes``; labels must be what ``fit`` makes of them: sorted, each there once."""
+    labels, dtype = stored["labels"], np.dtype(stored["dtype"])
+    scalars = all(isinstance(label, bool | int | float | str) for label in labels)
+    if not scalars or dtype.kind not in "biufUO" or dtype.itemsize * len(labels) > _MAX_LABEL_BYTES:
+        raise InputError("its classes are no labels")
+    classes = np.array(labels, dtype=dtype)
+    if not np.array_equal(np.unique(classes), classes) or classes.tolist() != labels:
+        raise InputError("its classes are no sorted list of different labels")
+    return classes

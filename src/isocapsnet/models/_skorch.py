@@ -14,10 +14,12 @@ if "skorch" not in sys.modules and "torch_geometric" not in sys.modules:
         from skorch import utils
     finally:
         del sys.modules["torch_geometric"]
-    _is_geometric = utils.is_geometric_data_type
+    _is_geometric = getattr(utils, "is_geometric_data_type", None)
 
     def _is_geometric_if_loaded(x: Any) -> bool:
-        return "torch_geometric" in sys.modules and _is_geometric(x)
+        return "torch_geometric" in sys.modules and _is_geometric is not None and _is_geometric(x)
 
-    utils.is_geometric_data_type = _is_geometric_if_loaded
-    utils.TORCH_GEOMETRIC_INSTALLED = True
+    # A skorch without this name of its own works as well, and may import more than we need.
+    if _is_geometric is not None:
+        utils.is_geometric_data_type = _is_geometric_if_loaded
+        utils.TORCH_GEOMETRIC_INSTALLED = True

@@ -16,11 +16,12 @@ from skorch.callbacks import Callback
 from torch import Tensor, nn
 
 from isocapsnet._validation import check_number
-from isocapsnet.models._base import are_symmetric
+from isocapsnet.models._base import are_symmetric, count_edges
 from isocapsnet.models._batches import Batches, GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
 from isocapsnet.models._network import SemiSupervisedNetwork
 from isocapsnet.models._optimizers import AdamW
+from isocapsnet.models._state import check_truth
 from isocapsnet.nn.capsule import mlp
 
 
@@ -46,14 +47,13 @@ class EdgeEncoder(nn.Module):
         self, n_nodes: int, n_classes: int, hidden_sizes: Sequence[int], head_sizes: Sequence[int], directed: bool
     ) -> None:
         super().__init__()
-        ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool, device="cpu")
-        chosen = ~torch.eye(n_nodes, dtype=torch.bool, device="cpu") if directed else ones.triu(1)
-        # A single node has no edges; its one entry stands for them.
-        edges = (chosen if n_nodes > 1 else ones).flatten().nonzero()[:, 0]
+        n_edges = count_edges(n_nodes, directed=directed)
+        self.register_buffer("mean", torch.zeros(n_edges))
+        self.register_buffer("deviation", torch.ones(n_edges))
+        # On the meta device, which knows shapes alone, there is nothing to select from.
+        edges = torch.empty(n_edges, dtype=torch.int64) if self.mean.is_meta else _find_edges(n_nodes, directed)
         self.register_buffer("edges", edges, persistent=False)
-        self.register_buffer("mean", torch.zeros(len(edges)))
-        self.register_buffer("deviation", torch.ones(len(edges)))
-        self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([len(edges), *hidden_sizes]))
+        self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([n_edges, *hidden_sizes]))
         self.head = mlp([hidden_sizes[-1], *head_sizes, n_classes])
 
     def select(self, graphs: Tensor) -> Tensor:
@@ -71,6 +71,14 @@ class EdgeEncoder(nn.Module):
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and codes."""
         code = self.encode(graphs)
         return EncoderOutput(self.head(code), code)
+
+
+def _find_edges(n_nodes: int, directed: bool) -> Tensor:
+    """Which entries of a flat adjacency matrix are edges: int64 ``(n_edges,)``."""
+    ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool)
+    if n_nodes == 1:  # no edges; the one entry stands for them
+        return torch.zeros(1, dtype=torch.int64)
+    return (ones.fill_diagonal_(False) if directed else ones.triu(1)).flatten().nonzero()[:, 0]
 
 
 class _Pretraining(Callback):
@@ -228,5 +236,5 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         return values | {"directed": self.directed_}, arrays
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.directed_ = values["directed"]
+        self.directed_ = check_truth("directed", values["directed"])
         super()._set_state(values, arrays)

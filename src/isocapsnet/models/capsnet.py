@@ -13,6 +13,7 @@ from isocapsnet.functional import squash
 from isocapsnet.models._capsules import CapsuleClassifier
 from isocapsnet.models._encoder import check_sizes
 from isocapsnet.nn import CapsuleOutput, DigitCapsules, GraphDecoder
+from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
 
 class CapsNet(nn.Module):
@@ -189,7 +190,7 @@ class CapsNetClassifier(CapsuleClassifier):
         super()._check_parameters(n_nodes)
         for name in ("n_channels", "n_primary", "primary_size", "capsule_size", "kernel_size", "stride"):
             check_number(name, getattr(self, name), low=1, integer=True)
-        check_number("routing_iterations", self.routing_iterations, low=1, integer=True)
+        check_number("routing_iterations", self.routing_iterations, low=1, high=MAX_ROUTING_ITERATIONS, integer=True)
         check_number("reconstruction_weight", self.reconstruction_weight, low=0)
         check_sizes("decoder_sizes", self.decoder_sizes)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from isocapsnet._validation import check_number
+from isocapsnet.models._encoder import MAX_LAYERS
 from isocapsnet.models._graphs import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
 
 
@@ -242,7 +243,7 @@ class DiffPoolClassifier(GraphNeuralNetwork):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_number("n_pools", self.n_pools, low=1, integer=True)
+        check_number("n_pools", self.n_pools, low=1, high=MAX_LAYERS, integer=True)
         check_number("pool_ratio", self.pool_ratio, low=0, high=1, open_low=True)
         check_number("link_weight", self.link_weight, low=0)
         check_number("entropy_weight", self.entropy_weight, low=0)

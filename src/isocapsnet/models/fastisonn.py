@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isocapsnet._validation import check_option
+from isocapsnet._validation import check_number, check_option
 from isocapsnet.functional import window_eigenvectors
 from isocapsnet.functional.isomorphic import PROJECTIONS
+from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._scaling import EdgeScaler
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
@@ -137,6 +138,9 @@ class FastIsoNNClassifier(IsoNNClassifier):
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
         check_option("projection", self.projection, PROJECTIONS)
+
+    def _check_kernel_size(self) -> None:
+        check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
 
     def _build_layer(self) -> IsomorphicLayer:
         return SpectralIsomorphicLayer(

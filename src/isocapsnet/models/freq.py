@@ -16,6 +16,7 @@ from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
 from isocapsnet.models._logistic import Logistic, fit_logistic
+from isocapsnet.models._state import Expected, check_arrays
 
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 
@@ -154,7 +155,19 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         return {"density": self.density_, "C": self.C_}, arrays
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        check_number("density", values["density"], low=0, high=1, open_low=True)
+        check_number("C", values["C"], low=0, open_low=True)
+        n_classes = len(self.classes_)
+        expected: dict[str, Expected] = {
+            "patterns": (np.int64, ("patterns", self.max_edges, 2)),
+            "support": (np.float64, ("patterns",)),
+            "coef": (np.float64, (n_classes, "patterns")),
+            "intercept": (np.float64, (n_classes,)),
+        }
+        check_arrays(arrays, expected)
         self.patterns_, self.support_ = arrays["patterns"], arrays["support"]
+        if self.patterns_.size and not (self.patterns_.min() >= 0 and self.patterns_.max() < self.n_nodes_in_):
+            raise InputError(f"a pattern has a node beyond the {self.n_nodes_in_} of the graphs")
         self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
         self.density_, self.C_ = values["density"], values["C"]
 

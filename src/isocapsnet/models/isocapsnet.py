@@ -1,59 +1,39 @@
 """Iso-CapsNet: the isomorphic capsule network of Zhang (2022), arXiv 2206.13465."""
 
-import warnings
-from collections.abc import Sequence
-from inspect import signature
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.models._capsules import CapsuleClassifier, MarginReached
-from isocapsnet.models._optimizers import Adam, AdamW
-from isocapsnet.nn import CapsuleLoss, IsoCapsNet, ReleasedIsoCapsNet
-from isocapsnet.nn.capsule import RESIDUAL_INPUTS, WEIGHT_SHARING
+from isocapsnet.functional.isomorphic import check_exact_size
+from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
+from isocapsnet.models._capsules import MarginReached
+from isocapsnet.models._encoder import check_sizes
+from isocapsnet.models._templates import TemplateClassifier
+from isocapsnet.nn import IsoCapsNet
+from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
 from isocapsnet.nn.isocapsnet import MATCHING
 
-FORMULATIONS = ("paper", "released")
 
-#: The settings of the authors' published program. A parameter left at its default takes its value from here.
-RELEASED: dict[str, Any] = {
-    "learning_rate": 0.01,
-    "weight_decay": 5e-4,
-    "batch_size": 64,
-    "max_epochs": 17,
-    "reconstruction_weight": 0.0005,
-    "scaling": "none",
-    "validation_fraction": 0.0,
-    "tolerance": 0.0,
-}
+class _WithoutFormulation:
+    """Says where a parameter of earlier versions went."""
 
-# What the published program does not have; setting it has no effect on formulation="released".
-_NOT_RELEASED = (
-    "matching", "stride", "weight_sharing", "primary_size", "gamma", "residual", "residual_input", "residual_sizes",
-    "template_scale", "scaling", "patience", "validation_fraction", "tolerance",
-)  # fmt: skip
+    def __new__(cls, **parameters: Any) -> Any:
+        cls.refuse_moved(parameters)
+        return super().__new__(cls)
+
+    @classmethod
+    def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
+        """Refuse ``formulation``."""
+        if "formulation" in parameters:
+            raise InputError(
+                "IsoCapsNetClassifier has no formulation any more: use ReleasedIsoCapsNetClassifier (the method "
+                'isocapsnet-released) for formulation="released", and leave formulation="paper" out.'
+            )
 
 
-class Matches(NamedTuple):
-    """Where and how each template matches.
-
-    Attributes
-    ----------
-    scores : array (n_graphs, n_templates, n, n)
-        F of Eq. 1, in scaled units: 1 at a perfect match.
-    permutations : array (n_graphs, n_templates, n, n), int64
-        Row of ``isocapsnet.functional.permutation_table(kernel_size)``.
-    """
-
-    scores: NDArray[np.float32]
-    permutations: NDArray[np.int64]
-
-
-class IsoCapsNetClassifier(CapsuleClassifier):
+class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     """Isomorphic capsule network (Zhang 2022).
 
     Learned templates are matched with every window of the adjacency matrix over all node permutations; the match
@@ -68,11 +48,11 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     n_templates : int
         c, learned sub-graph templates.
     kernel_size : int
-        k, nodes per template. Time grows with k!.
+        k, nodes per template. Time grows with k!; an exact match takes at most 9.
     stride : int
         Distance between neighbouring windows.
     matching : {"exact", "spectral"}
-        All k! permutations, or eigenvectors and an assignment (for large k).
+        All k! permutations, or eigenvectors and an assignment, for templates of up to 20 nodes.
     weight_sharing : {"window", "template"}
         Routing weights per window, or shared over positions: small, and blind to where a pattern lies.
     primary_size : int, optional
@@ -91,8 +71,6 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         δ; 0 leaves the decoder out.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
-    formulation : {"paper", "released"}
-        The repaired paper, or what its authors' program computes, with the settings in ``RELEASED``.
     scaling : {"auto", "std", "log", "none"}
         How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
     learning_rate, weight_decay : float
@@ -134,6 +112,8 @@ class IsoCapsNetClassifier(CapsuleClassifier):
 
     version: ClassVar[int] = 1
 
+    _former_default: ClassVar[tuple[str, Any] | None] = ("formulation", "paper")
+
     def __init__(
         self,
         *,
@@ -152,7 +132,6 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         decoder_sizes: Sequence[int] = (512, 1024),
         reconstruction_weight: float = 0.0005,
         template_scale: float = 1.0,
-        formulation: str = "paper",
         scaling: str = "auto",
         learning_rate: float = 3e-4,
         weight_decay: float = 5e-4,
@@ -182,7 +161,6 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         self.decoder_sizes = decoder_sizes
         self.reconstruction_weight = reconstruction_weight
         self.template_scale = template_scale
-        self.formulation = formulation
         self.scaling = scaling
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -202,91 +180,34 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         """What a nested tuner may try."""
         return {"learning_rate": [3e-4, 1e-3]}
 
-    @property
-    def templates_(self) -> NDArray[np.float32]:
-        """Learned templates ``(n_templates, k, k)``, in scaled units."""
-        templates = self.module_.get_parameter("isomorphic.templates")
-        return templates.detach().cpu().numpy().copy()
-
-    def match(self, X: ArrayLike) -> Matches:
-        """The score and the winning permutation of every template in every window."""
-        graphs = self._check_fitted(X)
-        device = next(self.module_.parameters()).device
-        scores, permutations = [], []
-        with torch.inference_mode():
-            for start in range(0, len(graphs), self.batch_size):
-                batch = self.scaler_.transform(graphs[start : start + self.batch_size])
-                found = self.module_.get_submodule("isomorphic")(torch.from_numpy(batch).to(device))
-                scores.append((1 - found.distance).cpu().numpy())
-                permutations.append(found.permutation.cpu().numpy())
-        return Matches(np.concatenate(scores), np.concatenate(permutations))
-
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_option("formulation", self.formulation, FORMULATIONS)
         check_option("matching", self.matching, MATCHING)
         check_option("weight_sharing", self.weight_sharing, WEIGHT_SHARING)
+        check_option("residual", self.residual, (True, False))
         check_option("residual_input", self.residual_input, RESIDUAL_INPUTS)
-        for name in ("n_templates", "kernel_size", "stride", "capsule_size"):
+        for name in ("n_templates", "stride", "capsule_size"):
             check_number(name, getattr(self, name), low=1, integer=True)
-        check_number("routing_iterations", self.routing_iterations, low=0, integer=True)
+        check_number("routing_iterations", self.routing_iterations, low=0, high=MAX_ROUTING_ITERATIONS, integer=True)
         check_number("gamma", self.gamma, low=-1, high=1)
         check_number("reconstruction_weight", self.reconstruction_weight, low=0)
         check_number("tolerance", self.tolerance, low=0)
         check_number("template_scale", self.template_scale, low=0, open_low=True)
         if self.primary_size is not None:
             check_number("primary_size", self.primary_size, low=1, integer=True)
-        if self.kernel_size > n_nodes:
-            raise InputError(
-                f"kernel_size={self.kernel_size} is larger than the graphs, which have {n_nodes} nodes; "
-                "choose a smaller kernel_size."
-            )
+        check_sizes("residual_sizes", self.residual_sizes, may_be_empty=True)
+        check_sizes("decoder_sizes", self.decoder_sizes, may_be_empty=True)
+        if self.matching == "exact":
+            check_exact_size(self.kernel_size, "matching='spectral'")
+        else:
+            check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
         if self.routing_iterations == 0 and not self.residual:
             raise InputError("routing_iterations=0 and residual=False leave no class capsules; set one of them.")
-        if self.formulation == "released":
-            self._check_released()
-
-    def _check_released(self) -> None:
-        if self.n_templates != 1 and not self._is_default("n_templates"):
-            raise InputError(
-                f'formulation="released" has one template, but n_templates={self.n_templates}; use n_templates=1.'
-            )
-        ignored = [name for name in _NOT_RELEASED if not self._is_default(name)]
-        if ignored:
-            warnings.warn(
-                f'formulation="released" has no {", ".join(ignored)}: these settings are ignored.', stacklevel=5
-            )
-
-    def _is_default(self, name: str) -> bool:
-        return bool(getattr(self, name) == signature(type(self).__init__).parameters[name].default)
-
-    def _setting(self, name: str) -> Any:
-        if self.formulation == "released" and name in RELEASED and (name in _NOT_RELEASED or self._is_default(name)):
-            return RELEASED[name]
-        return super()._setting(name)
 
     def _own_callbacks(self) -> list[Any]:
-        tolerance = self._setting("tolerance")
-        return [("margin", MarginReached(tolerance))] if tolerance > 0 else []
-
-    @property
-    def _optimizer(self) -> type[torch.optim.Optimizer]:  # type: ignore[override]
-        # The published program's weight decay is an L2 penalty, not decoupled.
-        return Adam if self.formulation == "released" else AdamW
-
-    def _build_criterion(self, weights: Tensor) -> nn.Module:
-        return CapsuleLoss(self._setting("reconstruction_weight"), weights, squared=self.formulation == "released")
+        return [("margin", MarginReached(self.tolerance))] if self.tolerance > 0 else []
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        if self.formulation == "released":
-            return ReleasedIsoCapsNet(
-                n_nodes,
-                n_classes,
-                kernel_size=self.kernel_size,
-                capsule_size=self.capsule_size,
-                routing_iterations=self.routing_iterations,
-                decoder_sizes=self.decoder_sizes,
-            )
         return IsoCapsNet(
             n_nodes,
             n_classes,

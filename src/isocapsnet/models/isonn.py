@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number
-from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
+from isocapsnet.functional.isomorphic import check_exact_size
+from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier, EncoderOutput, check_sizes, fully_connected
 from isocapsnet.nn import IsomorphicLayer
 
 
@@ -84,7 +85,7 @@ class IsoNNClassifier(EncoderClassifier):
     n_templates : int
         Learned sub-graph templates of each layer.
     kernel_size : int
-        k, nodes per template. Time grows with k!.
+        k, nodes per template. Time grows with k!; at most 9.
     stride : int
         Distance between neighbouring windows.
     n_layers : int
@@ -177,8 +178,9 @@ class IsoNNClassifier(EncoderClassifier):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        for name in ("n_templates", "kernel_size", "stride", "n_layers"):
+        for name in ("n_templates", "kernel_size", "stride"):
             check_number(name, getattr(self, name), low=1, integer=True)
+        check_number("n_layers", self.n_layers, low=1, high=MAX_LAYERS, integer=True)
         check_number("template_scale", self.template_scale, low=0, open_low=True)
         check_number("dropout", self.dropout, low=0, high=1)
         check_sizes("hidden_sizes", self.hidden_sizes)
@@ -187,6 +189,11 @@ class IsoNNClassifier(EncoderClassifier):
                 f"Graphs of {n_nodes} nodes have no window left after n_layers={self.n_layers} of "
                 f"kernel_size={self.kernel_size}, stride={self.stride}; choose a smaller kernel_size or fewer layers."
             )
+
+        self._check_kernel_size()
+
+    def _check_kernel_size(self) -> None:
+        check_exact_size(self.kernel_size, "FastIsoNNClassifier")
 
     def _build_layer(self) -> IsomorphicLayer:
         return IsomorphicLayer(self.n_templates, self.kernel_size, self.stride, self.template_scale)

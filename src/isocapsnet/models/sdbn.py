@@ -16,7 +16,7 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback
 from torch import Tensor, nn
 
-from isocapsnet._validation import check_number
+from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._batches import Batches, GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
 from isocapsnet.models._network import SemiSupervisedNetwork
@@ -220,3 +220,8 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
         net = super()._build_net(codes, device, validation)
         net.callbacks.append(("order", _LearnOrder()))
         return net
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(values, arrays)
+        if not np.array_equal(np.sort(arrays["order"]), np.arange(self.n_nodes_in_)):
+            raise InputError("the order of the nodes is no permutation")

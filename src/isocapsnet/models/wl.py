@@ -16,9 +16,12 @@ from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
 from isocapsnet.models._logistic import inner_folds
+from isocapsnet.models._state import Expected, check_arrays
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
+# Subtrees of this depth reach every node of a brain graph; more is a slip of the pen.
+_MAX_ITERATIONS = 100
 # A calibration that turned the kernel machine's ranking round would answer noise with its opposite.
 _LEAST_SLOPE = 1e-3
 
@@ -106,7 +109,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         check_option("node_labels", self.node_labels, ("region", "degree"))
         check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
         check_option("head", self.head, ("svm", "vote"))
-        check_number("n_iterations", self.n_iterations, low=1, integer=True)
+        check_number("n_iterations", self.n_iterations, low=1, high=_MAX_ITERATIONS, integer=True)
         check_number("C", self.C, low=0, open_low=True)
         if self.density is not None:
             check_number("density", self.density, low=0, high=1, open_low=True)
@@ -192,6 +195,18 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         return {"density": self.density_, "slope": self.slope_}, arrays
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        check_number("density", values["density"], low=0, high=1, open_low=True)
+        check_number("slope", values["slope"], low=0, open_low=True)
+        n_classes, n_nodes = len(self.classes_), self.n_nodes_in_
+        expected: dict[str, Expected] = {
+            "graphs": (np.uint8, ("graphs", n_nodes, -(-n_nodes // 8))),
+            "coef": (np.float64, (n_classes, "graphs")),
+            "intercept": (np.float64, (n_classes,)),
+            "offset": (np.float64, (n_classes,)),
+        }
+        check_arrays(arrays, expected)
+        if not len(arrays["graphs"]):
+            raise InputError("it has no training graphs")
         self.coef_, self.intercept_, self.offset_ = arrays["coef"], arrays["intercept"], arrays["offset"]
         self.density_, self.slope_ = values["density"], values["slope"]
         self.graphs_ = np.unpackbits(arrays["graphs"], axis=-1, count=self.n_nodes_in_).astype(bool)

@@ -7,8 +7,16 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from isocapsnet._validation import check_number
-from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, edge_vectors
+from isocapsnet.models._base import (
+    GraphClassifier,
+    are_symmetric,
+    as_seed,
+    class_weights,
+    count_edges,
+    edge_vectors,
+)
 from isocapsnet.models._logistic import Logistic, fit_logistic
+from isocapsnet.models._state import check_arrays, check_truth
 
 
 class ConstantClassifier(GraphClassifier):
@@ -32,6 +40,7 @@ class ConstantClassifier(GraphClassifier):
         return {}, {"prior": self.prior_}
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        check_arrays(arrays, {"prior": (np.float64, (len(self.classes_),))})
         self.prior_ = arrays["prior"]
 
 
@@ -98,6 +107,10 @@ class LinearClassifier(GraphClassifier):
         return {"C": self.C_, "directed": self.directed_}, arrays
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.C_, self.directed_ = values["C"], check_truth("directed", values["directed"])
+        check_number("C", self.C_, low=0, open_low=True)
+        n_classes, n_edges = len(self.classes_), count_edges(self.n_nodes_in_, directed=self.directed_)
+        shapes = {"coef": (n_classes, n_edges), "intercept": (n_classes,), "mean": (n_edges,), "scale": (n_edges,)}
+        check_arrays(arrays, {name: (np.float64, shape) for name, shape in shapes.items()})
         self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
         self.mean_, self.scale_ = arrays["mean"], arrays["scale"]
-        self.C_, self.directed_ = values["C"], values["directed"]

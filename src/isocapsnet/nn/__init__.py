@@ -2,7 +2,7 @@
 
 from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
 from isocapsnet.nn.isocapsnet import CapsuleLoss, CapsuleOutput, IsoCapsNet, ReleasedIsoCapsNet
-from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer
+from isocapsnet.nn.isomorphic import IsomorphicLayer, ReleasedIsomorphicLayer, SpectralIsomorphicLayer
 
 __all__ = [
     "CapsuleLoss",
@@ -13,6 +13,7 @@ __all__ = [
     "IsomorphicLayer",
     "PrimaryCapsules",
     "ReleasedIsoCapsNet",
+    "ReleasedIsomorphicLayer",
     "ResidualCapsules",
     "SpectralIsomorphicLayer",
 ]

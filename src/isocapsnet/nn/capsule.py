@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
 from isocapsnet import functional
@@ -13,6 +12,8 @@ from isocapsnet.nn.isomorphic import gaussian
 
 WEIGHT_SHARING = ("window", "template")
 RESIDUAL_INPUTS = ("softmax", "scores")
+#: Routing settles in a few iterations; more than this is a slip of the pen.
+MAX_ROUTING_ITERATIONS = 100
 
 # Initial routing weights above 0.02 saturate the class capsules before anything is learned.
 WEIGHT_SCALE = 0.01
@@ -52,10 +53,8 @@ class PrimaryCapsules(nn.Module):
         if isinstance(match, IsomorphicMatch):
             if self.project is None:
                 return functional.primary_capsules(scores, match.permutation, self.kernel_size, self.gamma)
-            # k! poses at most: map each permutation once, then look the windows' poses up.
-            every = torch.arange(len(functional.permutation_table(self.kernel_size)), device=scores.device)
-            vectors = functional.permutation_matrices(every, self.kernel_size).flatten(1).to(scores.dtype)
-            return functional.dense_primary_capsules(scores, self.project(vectors)[match.permutation], None)
+            poses = functional.permutation_matrices(match.permutation, self.kernel_size)
+            return functional.dense_primary_capsules(scores, self.project(poses.flatten(-2).to(scores.dtype)), None)
         poses = match.matrix.flatten(-2)
         if self.project is None:
             return functional.dense_primary_capsules(scores, poses, self.gamma)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from isocapsnet import functional
-from isocapsnet._validation import check_option
+from isocapsnet._validation import InputError, check_option
 from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
-from isocapsnet.nn.isomorphic import IsomorphicLayer, SpectralIsomorphicLayer, gaussian
+from isocapsnet.nn.isomorphic import IsomorphicLayer, ReleasedIsomorphicLayer, SpectralIsomorphicLayer, gaussian
 
 MATCHING = ("exact", "spectral")
 
@@ -135,7 +135,7 @@ class ReleasedIsoCapsNet(nn.Module):
     ) -> None:
         super().__init__()
         self.routing_iterations = routing_iterations
-        self.isomorphic = IsomorphicLayer(1, kernel_size)
+        self.isomorphic = ReleasedIsomorphicLayer(kernel_size)
         n_windows = (n_nodes - kernel_size + 1) ** 2
         self.weight = gaussian(n_classes, 1, n_windows, kernel_size**2, capsule_size)
         self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, masked=True)
@@ -143,6 +143,12 @@ class ReleasedIsoCapsNet(nn.Module):
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
         distance, permutation = self.isomorphic(graphs)
+        if self.training and (distance == 0).any():
+            # The published program goes on, and all its weights are NaN after this step.
+            raise InputError(
+                "A window equals the template, where the published program's squash divides 0 by 0 and its gradient is "
+                "NaN; use another random_state, or IsoCapsNetClassifier."
+            )
         kernel_size = self.isomorphic.templates.shape[-1]
         primary = functional.released_primary_capsules(distance, permutation, kernel_size)
         capsules = functional.route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")

@@ -3,7 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from isocapsnet.functional import IsomorphicMatch, SpectralMatch, isomorphic_match, permutation_index, spectral_match
+from isocapsnet.functional import (
+    IsomorphicMatch,
+    SpectralMatch,
+    isomorphic_match,
+    released_match,
+    spectral_match,
+    spectral_permutations,
+)
 
 
 def gaussian(*shape: int, scale: float = 1.0) -> nn.Parameter:
@@ -61,7 +68,22 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
 
         ``window_vectors`` as in :func:`~isocapsnet.functional.spectral_match`.
         """
-        match = spectral_match(graphs, self.templates, self.stride, self.projection, window_vectors)
         if self.projection == "permutation":
-            return IsomorphicMatch(match.distance, permutation_index(match.matrix))
-        return match
+            return spectral_permutations(graphs, self.templates, self.stride, window_vectors)
+        return spectral_match(graphs, self.templates, self.stride, self.projection, window_vectors)
+
+
+class ReleasedIsomorphicLayer(IsomorphicLayer):
+    """The match of the published program: one template, neighbouring windows, winners as float32 rounds them.
+
+    Parameters
+    ----------
+    kernel_size : int
+    """
+
+    def __init__(self, kernel_size: int) -> None:
+        super().__init__(1, kernel_size)
+
+    def forward(self, graphs: Tensor) -> IsomorphicMatch:
+        """``(n_graphs, n_nodes, n_nodes)`` to distances and permutations ``(n_graphs, 1, n, n)``."""
+        return released_match(graphs, self.templates)

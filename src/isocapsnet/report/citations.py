@@ -115,9 +115,11 @@ _ENTRIES = {
 }""",
 }
 
+_PAPER_OF = {"fastisonn": "isonn", "isocapsnet-released": "isocapsnet"}
+
 
 def bibtex(methods: Iterable[str]) -> str:
-    """Entries of these methods and of the statistics; FastIsoNN is of the IsoNN paper, yardsticks have none."""
-    names = ["isonn" if name == "fastisonn" else name for name in methods]
+    """Entries of these methods and of the statistics; some share a paper, and yardsticks have none."""
+    names = [_PAPER_OF.get(name, name) for name in methods]
     wanted = [name for name in _ENTRIES if name in names or name == "statistics"]
     return "\n\n".join(_ENTRIES[name] for name in wanted)

@@ -4,45 +4,91 @@ A kernel of the match is a module with ``search`` and ``backward`` as in
 :mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``iterate``,
 ``differentiate`` and ``scatter`` as in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers,
 so they are imported when picked.
+
+Fused kernels reach into the internals of Numba and Triton. Where one fails, when it is imported, compiled, read from a
+cache or run, the same is computed in plain torch: slower, with one warning, and the kernel is not picked again.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from isocapsnet._validation import InputError
 from isocapsnet.functional.kernels import eager
 
-__all__ = ["eager", "pick_kernel", "pick_routing"]
+__all__ = ["eager", "falling_back", "pick_kernel", "pick_routing", "run_kernel"]
 
-MAX_KERNEL_SIZE = 8  # of the fused kernels; 9! permutations are searched by the eager one
+# Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
+MAX_KERNEL_SIZE = 8
+
+_COMPILERS = ("numba", "triton")
+# Devices whose kernels failed. Both kernels of a device have one compiler, so neither is tried again.
+_failed: set[str] = set()
 
 
 def pick_kernel(graphs: Tensor, templates: Tensor) -> ModuleType:
     """The kernel of the match for these tensors: the fused one of their device, or the eager one."""
-    kernel = import_kernel(graphs.device.type) if templates.shape[-1] <= MAX_KERNEL_SIZE else None
-    return kernel or eager
+    device = graphs.device.type
+    small = templates.shape[-1] <= MAX_KERNEL_SIZE
+    return (import_kernel(device) if small and device not in _failed else None) or eager
 
 
 def pick_routing(weight: Tensor) -> ModuleType | None:
-    """The kernel of routing for weights ``(..., capsule_size)``, or None where there is none."""
-    kernel = import_kernel(f"{weight.device.type}_routing")
+    """The kernel of routing for weights ``(..., k², capsule_size)``, or None where there is none."""
+    device = weight.device.type
+    if device in _failed or weight.shape[-2] > MAX_KERNEL_SIZE**2 or import_kernel(device) is None:
+        return None
+    kernel = import_kernel(f"{device}_routing")
     return kernel if kernel is not None and kernel.fits(weight) else None
+
+
+def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
+    """Call ``search`` or ``backward`` of a kernel of the match; where it fails, that of the eager one."""
+    if kernel is not eager:
+        with falling_back(arguments[0].device):
+            return getattr(kernel, function)(*arguments)
+    return getattr(eager, function)(*arguments)
+
+
+@contextmanager
+def falling_back(device: torch.device) -> Iterator[None]:
+    """Leave the block when a kernel of the device fails in it, for the plain form that follows.
+
+    Bad input and a lack of memory are no failures of a kernel.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, InputError | MemoryError | torch.OutOfMemoryError) or "out of memory" in str(error):
+            raise
+        if device.type not in _failed:
+            _failed.add(device.type)
+            _warn(error)
 
 
 @lru_cache(maxsize=8)
 def import_kernel(name: str) -> ModuleType | None:
-    """A module of fused kernels; None if there is none of this name or its compiler (Numba, Triton) is missing."""
+    """A module of fused kernels; None if there is none of this name or its compiler (Numba, Triton) cannot be used."""
     try:
         return import_module(f"{__name__}.{name}")
-    except ImportError:
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name in (*_COMPILERS, f"{__name__}.{name}")
+        if not missing:
+            _warn(error)
         return None
-    except RuntimeError as error:  # Numba says so where it finds no folder for compiled code
-        warnings.warn(
-            f"The fused kernels cannot be used ({error}), so matching and routing will be slow; set NUMBA_CACHE_DIR to "
-            "a folder that can be written to.",
-            stacklevel=2,
-        )
-        return None
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(
+        f"The fused kernels cannot be used ({type(error).__name__}: {' '.join(str(error).split())[:200]}), so matching "
+        "and routing will be slow; results are the same up to rounding. Set NUMBA_CACHE_DIR to a folder that can be "
+        "written to, or install the tested versions of Numba and Triton.",
+        stacklevel=3,
+    )

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from isocapsnet.functional.kernels import _simd as simd
-from isocapsnet.functional.kernels.eager import permutation_table
+from isocapsnet.functional.permutations import permutation_table
 
 # Tables over pairs and triples of nodes have this stride whatever k is: addresses are then shifts, not products.
 STRIDE = 8

@@ -11,7 +11,8 @@ from torch import Tensor
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._cpu_tree import FREE, STRIDE, plan, search_tiles
 from isocapsnet.functional.kernels._threads import parallel_ranges
-from isocapsnet.functional.kernels.eager import TIE_TOLERANCE, permutation_table
+from isocapsnet.functional.kernels.eager import TIE_TOLERANCE
+from isocapsnet.functional.permutations import permutation_table
 
 
 def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tensor]:

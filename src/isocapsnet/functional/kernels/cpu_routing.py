@@ -18,7 +18,8 @@ from isocapsnet.functional.capsule import dynamic_routing, squash
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._cpu_votes import attend_chunks, scatter_windows
 from isocapsnet.functional.kernels._threads import parallel_ranges
-from isocapsnet.functional.kernels.eager import compact_dtype, permutation_table
+from isocapsnet.functional.kernels.eager import compact_dtype
+from isocapsnet.functional.permutations import permutation_table
 
 # Windows are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
@@ -56,6 +57,10 @@ class Windows(NamedTuple):
             padding,
             kernel_size,
         )
+
+    def capsules(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Values and permutations ``(n_graphs, n_windows)`` and weights again, as they came."""
+        return (self.excess + self.padding).T.contiguous(), self.permutation.T.long(), self.weight
 
     def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""

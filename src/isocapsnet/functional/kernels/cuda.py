@@ -19,7 +19,8 @@ from torch import Tensor
 
 from isocapsnet.functional.kernels._cuda_tree import leaves_below, permute
 from isocapsnet.functional.kernels._launch import launch
-from isocapsnet.functional.kernels.eager import TIE_TOLERANCE, permutation_table
+from isocapsnet.functional.kernels.eager import TIE_TOLERANCE
+from isocapsnet.functional.permutations import permutation_table
 
 _FREE = 4
 _LEAVES = 24

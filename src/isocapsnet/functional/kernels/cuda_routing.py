@@ -14,10 +14,8 @@ from torch import Tensor
 
 from isocapsnet.functional.kernels._cuda_votes import attend_kernel, scatter_kernel, squash_kernel, unsquash_kernel
 from isocapsnet.functional.kernels._launch import launch
-from isocapsnet.functional.kernels.eager import permutation_table
+from isocapsnet.functional.permutations import permutation_table
 
-# The columns of a permutation are packed into an int32: k half bytes.
-_MAX_KERNEL_SIZE = 8
 # Entries of the class capsules of one graph, and of a block of graphs; more would not stay in registers.
 _MAX_ENTRIES = 256
 _BLOCK_ENTRIES = 1024
@@ -56,6 +54,10 @@ class Windows(NamedTuple):
         weight = weight.flatten(1, 2).contiguous()
         value, permutation = value.flatten(1).contiguous(), permutation.flatten(1).contiguous()
         return cls(value, permutation, weight, weight.sum(dim=2), padding, kernel_size)
+
+    def capsules(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Values and permutations ``(n_graphs, n_windows)`` and weights again, as they came."""
+        return self.value.detach().clone(), self.permutation, self.weight
 
     def tensors(self) -> tuple[Tensor, ...]:
         """What every kernel that makes votes begins with."""
@@ -118,8 +120,7 @@ def _as_tensor(number: float, dtype: torch.dtype, device: torch.device) -> Tenso
 def fits(weight: Tensor) -> bool:
     """Whether the kernels take these weights ``(n_classes, ..., k², capsule_size)``."""
     entries = _power_of_2(weight.shape[0]) * _power_of_2(weight.shape[-1])
-    small = entries <= _MAX_ENTRIES and weight.shape[-2] <= _MAX_KERNEL_SIZE**2
-    return small and weight.dtype in (torch.float32, torch.float64)
+    return entries <= _MAX_ENTRIES and weight.dtype in (torch.float32, torch.float64)
 
 
 def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:

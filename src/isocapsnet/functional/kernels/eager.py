@@ -3,11 +3,10 @@
 Every kernel module offers the same two functions, :func:`search` and :func:`backward`.
 """
 
-from functools import lru_cache
-from itertools import permutations
-
 import torch
 from torch import Tensor
+
+from isocapsnet.functional.permutations import permutation_at, permutation_table
 
 # Correlations held at a time: 16 MB of float32 however large k! and the number of windows are.
 _CHUNK_VALUES = 4_000_000
@@ -17,22 +16,19 @@ TIE_TOLERANCE = 16.0
 
 
 def compact_dtype(kernel_size: int) -> torch.dtype:
-    """The smallest type that numbers the rows of ``permutation_table``."""
-    return torch.uint8 if kernel_size < 6 else torch.int16 if kernel_size < 8 else torch.int32
-
-
-@lru_cache(maxsize=16)
-def permutation_table(kernel_size: int) -> Tensor:
-    """All permutations of ``range(kernel_size)`` in lexicographic order, int64 ``(k!, k)``.
-
-    Row ``p`` stands for the matrix P with ``P[a, p[a]] = 1``, so that ``P K Pᵀ = K[p][:, p]``.
-    """
-    return torch.tensor(list(permutations(range(kernel_size))), dtype=torch.int64).reshape(-1, kernel_size)
+    """The smallest type that numbers the permutations."""
+    sizes = {5: torch.uint8, 7: torch.int16, 12: torch.int32}
+    return next((dtype for largest, dtype in sizes.items() if kernel_size <= largest), torch.int64)
 
 
 def windows_of(graphs: Tensor, kernel_size: int, stride: int) -> Tensor:
     """A view of every window A_st: ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``."""
     return graphs.unfold(1, kernel_size, stride).unfold(2, kernel_size, stride)
+
+
+def by_graph(values: Tensor, windows: Tensor) -> Tensor:
+    """Values ``(n_templates, n_windows)`` of all windows in a row, as ``(n_graphs, n_templates, n, n)``."""
+    return values.unflatten(1, windows.shape[:3]).transpose(0, 1).contiguous()
 
 
 def permuted_templates(templates: Tensor) -> Tensor:
@@ -67,9 +63,7 @@ def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tens
             permutation[i, start : start + step] = winner
             distance[i, start : start + step] = (candidates[i, winner] - chunk).norm(dim=1)
 
-    n_graphs, rows, columns = windows.shape[:3]
-    shape = (n_templates, n_graphs, rows, columns)
-    return distance.view(shape).transpose(0, 1).contiguous(), permutation.view(shape).transpose(0, 1).contiguous()
+    return by_graph(distance, windows), by_graph(permutation, windows)
 
 
 def backward(
@@ -89,8 +83,7 @@ def backward(
     n_templates, k, _ = templates.shape
     zero = distance == 0
     scale = torch.where(zero, 0.0, grad_distance / torch.where(zero, 1.0, distance))
-    table = permutation_table(k).to(graphs.device)
-    inverse = table.argsort(dim=1)
+    places = torch.arange(k, device=graphs.device)
     windows = windows_of(graphs, k, stride)
     grad_graphs = torch.zeros_like(graphs, memory_format=torch.contiguous_format) if needs_graphs else None
     grad_windows = windows_of(grad_graphs, k, stride) if grad_graphs is not None else None
@@ -99,13 +92,12 @@ def backward(
     for start in range(0, len(graphs), step):
         chunk = slice(start, start + step)
         for i in range(n_templates):
-            rows = permutation[chunk, i].long()
-            winner = table[rows]  # (b, n, n, k)
+            winner = permutation_at(permutation[chunk, i].long(), k)  # (b, n, n, k)
             matched = templates[i][winner[..., :, None], winner[..., None, :]]
             slope = scale[chunk, i, ..., None, None] * (matched - windows[chunk])
             if grad_templates is not None:
                 # Pᵀ D P puts every window's slope into the template's own order: a plain sum, no atomic additions.
-                back = inverse[rows]
+                back = torch.empty_like(winner).scatter_(-1, winner, places.expand_as(winner))
                 slope_of_template = slope.gather(-2, back[..., :, None].expand_as(slope))
                 slope_of_template = slope_of_template.gather(-1, back[..., None, :].expand_as(slope))
                 grad_templates[i] += slope_of_template.sum(dim=(0, 1, 2))

@@ -1,0 +1,59 @@
+"""What the capsule networks over isomorphic templates share."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from isocapsnet._validation import InputError, check_number
+from isocapsnet.models._capsules import CapsuleClassifier
+
+
+class Matches(NamedTuple):
+    """Where and how each template matches.
+
+    Attributes
+    ----------
+    scores : array (n_graphs, n_templates, n, n)
+        F of Eq. 1, in scaled units: 1 at a perfect match.
+    permutations : array (n_graphs, n_templates, n, n), int64
+        Row of ``isocapsnet.functional.permutation_table(kernel_size)``.
+    """
+
+    scores: NDArray[np.float32]
+    permutations: NDArray[np.int64]
+
+
+class TemplateClassifier(CapsuleClassifier):
+    """A capsule network whose module has an isomorphic layer named ``isomorphic``."""
+
+    kernel_size: int
+
+    @property
+    def templates_(self) -> NDArray[np.float32]:
+        """Learned templates ``(n_templates, k, k)``, in scaled units."""
+        templates = self.module_.get_parameter("isomorphic.templates")
+        return templates.detach().cpu().numpy().copy()
+
+    def match(self, X: ArrayLike) -> Matches:
+        """The score and the winning permutation of every template in every window."""
+        graphs = self._check_fitted(X)
+        device = next(self.module_.parameters()).device
+        scores, permutations = [], []
+        with torch.inference_mode():
+            for start in range(0, len(graphs), self.batch_size):
+                batch = self.scaler_.transform(graphs[start : start + self.batch_size])
+                found = self.module_.get_submodule("isomorphic")(torch.from_numpy(batch).to(device))
+                scores.append((1 - found.distance).cpu().numpy())
+                permutations.append(found.permutation.cpu().numpy())
+        return Matches(np.concatenate(scores), np.concatenate(permutations))
+
+    def _check_parameters(self, n_nodes: int) -> None:
+        super()._check_parameters(n_nodes)
+        check_number("kernel_size", self.kernel_size, low=1, integer=True)
+        if self.kernel_size > n_nodes:
+            raise InputError(
+                f"kernel_size={self.kernel_size} is larger than the graphs, which have {n_nodes} nodes; "
+                "choose a smaller kernel_size."
+            )
