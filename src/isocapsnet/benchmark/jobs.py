@@ -201,8 +201,8 @@ def run_job(task: Task) -> dict[str, Any]:
 def describe_fold(study: Study, job: Job) -> dict[str, Any]:
     """What a record says of its fold, all of it known before the job runs.
 
-    The fold's name and, where folds are sites, its sites; the names of the classes, the number of training graphs, test indices and true labels
-    (as indices into ``classes``).
+    The fold's name and, where folds are sites, its sites; the names of the classes, the number of training graphs,
+    test indices and true labels (as indices into ``classes``).
     """
     split = _splits(Protocol(**job.protocol), study, job.repeat)[job.fold]
     sites = {

@@ -415,7 +415,9 @@ def _verdict(row: MethodResult, against_reference: str | None, is_out_of_reach: 
         return "no test fold is finished"
     if np.isnan(row.metrics["roc_auc"].mean):
         return "ROC AUC is not defined: every test fold holds one class"
+    n_scored = sum(not np.isnan(scores["roc_auc"]) for scores in row.scores.values())
     where = f" ({sites.share})" if sites is not None and sites.too_small else ""
+    where += f" (ROC AUC over {n_scored} of {len(row.scores)} test folds)" if n_scored < len(row.scores) else ""
     if len(row.scores) < 2 and row.p_chance == 1:
         return f"a single test fold shows no more than its own interval{where}"
     if row.p_chance <= LEVEL:

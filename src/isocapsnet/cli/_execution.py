@@ -82,6 +82,8 @@ def describe_power(plan: Plan) -> dict[str, float]:
     """The smallest ROC AUC above chance, and difference of two methods, that the plan would show at 80 % power."""
     study = plan.source.load()
     splits = plan.protocol.splits(study, repeat=0)
+    # A fold of one class has no ROC AUC.
+    splits = [split for split in splits if len(np.unique(study.labels[split.test])) > 1] or splits
     n_scores = len(splits) * plan.repeats
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     counts = [[int(np.sum(study.labels[split.test] == label)) for label in study.classes] for split in splits]
