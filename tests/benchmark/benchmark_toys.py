@@ -12,7 +12,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.linear_model import LogisticRegression
 
-from isocapsnet.benchmark import DataSource, Method, Study
+from isocapsnet.benchmark import DataSource, Job, Method, Study
+from isocapsnet.benchmark.jobs import describe_fold
 
 
 def make_study(
@@ -50,6 +51,21 @@ def make_study(
 
 def toy_source(**options: Any) -> DataSource:
     return DataSource("benchmark_toys:make_study", make_study(**options).digest, options)
+
+
+def toy_record(job: Job, value: float = 0.5, **options: Any) -> dict[str, Any]:
+    """What a job on the toy study might have returned, with one answer for everybody."""
+    fold = describe_fold(make_study(**options), job)
+    return {
+        "key": job.key,
+        "job": job.to_json(),
+        **fold,
+        "probabilities": [[value, 1 - value]] * len(fold["test"]),
+        "settings": {},
+        "seconds": {"tune": 0.0, "fit": 1.0, "predict": 0.5},
+        "peak_memory": 1,
+        "versions": {"numpy": "2.0"},
+    }
 
 
 def toy_method(name: str, cls: type, **options: Any) -> Method:

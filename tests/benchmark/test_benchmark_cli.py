@@ -257,7 +257,7 @@ def test_unlabelled_graphs_are_for_the_methods_that_can_use_them_and_the_table_s
         ),
         (("--jobs", "2", "--cluster", "local:2"), "--jobs and --cluster exclude each other"),
         (("--scheduler", "tcp://x:1", "--cluster", "local:2"), "--scheduler and --cluster exclude each other"),
-        (("--group", "family_or_gap"), "first of 5; fill the gaps"),
+        (("--group", "family_or_gap"), "(first: 5); fill the gaps"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_sentence(
@@ -276,8 +276,10 @@ def test_data_that_an_option_needs_are_asked_for(study: Path, tmp_path: Path) ->
     labelled.replace(sites=["", *labelled.sites[1:]]).save(tmp_path / "gap.npz")
     out = ("--methods", "constant", "--out", tmp_path / "out")
     assert "every graph has a label" in _refused("benchmark", tmp_path / "labelled.npz", "--use-unlabeled", *out)
-    assert "with --target" in _refused("benchmark", tmp_path / "unlabelled.npz", *out)
-    assert "not known which site" in _refused("benchmark", tmp_path / "gap.npz", "--protocol", "leave-site-out", *out)
+    assert "which column is the target" in _refused("benchmark", tmp_path / "unlabelled.npz", *out)
+    assert "no value in the column of sites" in _refused(
+        "benchmark", tmp_path / "gap.npz", "--protocol", "leave-site-out", *out
+    )
     model = ("--method", "isocapsnet", "--out", tmp_path / "model")
     assert "Every graph" in _refused("fit", tmp_path / "labelled.npz", "--use-unlabeled", *model)
     assert "with --target" in _refused("fit", tmp_path / "unlabelled.npz", *model)

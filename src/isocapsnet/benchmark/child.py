@@ -11,29 +11,36 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
+from isocapsnet.benchmark.failures import describe_failure
+from isocapsnet.benchmark.files import full_disk
 from isocapsnet.benchmark.jobs import Task, run_job
 
 _PR_SET_PDEATHSIG = 1
 
 
-def attempt(content: dict[str, Any], on_start: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """``{"record": ...}`` or ``{"error": ...}``; ``on_start`` is called when data and method are loaded."""
+def attempt(
+    content: dict[str, Any],
+    on_start: Callable[[], None] = lambda: None,
+    caught: type[BaseException] | tuple[type[BaseException], ...] = (Exception, SystemExit),
+) -> dict[str, Any]:
+    """``{"record": ...}``, ``{"error": ...}`` or, where the disk is full, ``{"full": file}``.
+
+    ``on_start`` is called when data and method are loaded. ``caught`` are the exceptions of a job that become its
+    error; a process of its own catches all of them.
+    """
     try:
         task = Task.from_json(content)
         task.load()
         on_start()
         return {"record": run_job(task)}
-    except (Exception, SystemExit) as error:
-        return {
-            "error": {
-                "reason": f"{type(error).__name__}: {error}".strip().rstrip(":"),
-                "traceback": traceback.format_exc(),
-            }
-        }
+    except caught as error:
+        full = full_disk(error)
+        if full is not None:
+            return {"full": str(full.filename or "a temporary file")}
+        return {"error": describe_failure(error)}
 
 
 def main() -> None:
@@ -46,11 +53,15 @@ def main() -> None:
     threading.Thread(target=_read_tasks, args=(tasks,), daemon=True).start()
 
     def answer(content: dict[str, Any]) -> None:
-        answers.write(json.dumps(content) + "\n")
+        try:
+            text = json.dumps(content)
+        except (TypeError, ValueError, RecursionError) as error:  # class names that are no JSON, say
+            text = json.dumps({"error": describe_failure(error)})
+        answers.write(text + "\n")
         answers.flush()
 
     while True:
-        answer(attempt(json.loads(tasks.get()), on_start=lambda: answer({"started": True})))
+        answer(attempt(json.loads(tasks.get()), lambda: answer({"started": True}), BaseException))
 
 
 def _read_tasks(tasks: "queue.SimpleQueue[str]") -> None:

@@ -20,7 +20,14 @@ from isocapsnet.benchmark.estimation import as_tuples, build_estimator, list_can
 from isocapsnet.benchmark.memory import peak_memory, reset_peak_memory
 from isocapsnet.benchmark.naming import digest_of, seed_from
 from isocapsnet.benchmark.preparation import Preparation, Step
-from isocapsnet.benchmark.protocol import Protocol, Split, free_unlabelled, inner_folds, null_order
+from isocapsnet.benchmark.protocol import (
+    Protocol,
+    Split,
+    count_subjects,
+    free_unlabelled,
+    inner_folds,
+    null_order,
+)
 from isocapsnet.benchmark.study import DataSource, Study
 
 
@@ -139,9 +146,9 @@ def method_label(name: str, parameters: Mapping[str, Any]) -> str:
 def run_job(task: Task) -> dict[str, Any]:
     """Fit on the training subjects, predict the test subjects, return the record.
 
-    The record is JSON: the job and its key, test indices, true labels (as indices into ``classes``), class
-    probabilities, the settings that tuning chose, seconds, peak memory in bytes, versions. The estimator is
-    given training data only; test labels are looked up after it has predicted.
+    The record is JSON: the job and its key, what :func:`describe_fold` says, class probabilities, the settings that
+    tuning chose, seconds, peak memory in bytes, versions. The estimator is given training data only; test labels are
+    looked up after it has predicted.
     """
     job, study = task.job, task.source.load()
     protocol = Protocol(**job.protocol)
@@ -175,22 +182,41 @@ def run_job(task: Task) -> dict[str, Any]:
         probabilities = predict_probabilities(estimator, prepared, study.classes)
         clock.append(time.perf_counter())
     memory = peak_memory()
+    task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
         held_out = prepared, study.labels[split.test]
         write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out)
     return {
         "key": job.key,
         "job": job.to_json(),
-        "split": split.name,
-        "classes": list(study.class_names or study.classes.tolist()),
-        "n_train": len(train),
-        "test": split.test.tolist(),
-        "labels": np.searchsorted(study.classes, study.labels[split.test]).tolist(),
+        **describe_fold(study, job),
         "probabilities": probabilities.tolist(),
         "settings": settings,
         "seconds": dict(zip(("tune", "fit", "predict"), np.diff(clock).tolist(), strict=True)),
         "peak_memory": memory,
         "versions": versions(),
+    }
+
+
+def describe_fold(study: Study, job: Job) -> dict[str, Any]:
+    """What a record says of its fold, all of it known before the job runs.
+
+    The fold's name and, where folds are sites, its sites; the names of the classes, the number of training graphs,
+    test indices and true labels (as indices into ``classes``).
+    """
+    split = _splits(Protocol(**job.protocol), study, job.repeat)[job.fold]
+    sites = {
+        "tested": list(split.sites),
+        "too_small": list(split.too_small),
+        "n_subjects": count_subjects(study, split.test),
+    }
+    return {
+        **({"sites": sites} if split.sites else {}),
+        "split": split.name,
+        "classes": list(study.class_names or study.classes.tolist()),
+        "n_train": len(split.train),
+        "test": split.test.tolist(),
+        "labels": np.searchsorted(study.classes, study.labels[split.test]).tolist(),
     }
 
 

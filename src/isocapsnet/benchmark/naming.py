@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ def canonical_json(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{value!r} cannot name a job: {error}; use numbers, text, lists or None.") from error
+        raise InputError(
+            f"{reprlib.repr(value)} cannot be written as JSON: {error}; use finite numbers, text, lists or None."
+        ) from error
 
 
 def digest_of(value: Any) -> str:

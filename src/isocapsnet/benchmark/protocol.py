@@ -18,12 +18,21 @@ from isocapsnet.benchmark.study import Study
 PROTOCOLS = ("nested", "paper", "leave-site-out")
 
 
+#: Subjects of each of two classes without whom a site has no ROC AUC worth the name.
+MIN_PER_CLASS = 2
+
+
 class Split(NamedTuple):
-    """Indices into the study of one fold's training and test subjects, all of them labelled."""
+    """Indices into the study of one fold's training and test subjects, all of them labelled.
+
+    Where folds are sites, ``sites`` names those that are tested, and ``too_small`` those that no fold tests.
+    """
 
     name: str
     train: NDArray[np.int64]
     test: NDArray[np.int64]
+    sites: tuple[str, ...] = ()
+    too_small: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Protocol:
     name : {"nested", "paper", "leave-site-out"}
         "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the dataset's own
         folds, or stratified k-fold, with each method's defaults. "leave-site-out": each site is the test set
-        once, tuned inside the other sites.
+        once, tuned inside the other sites; small sites are tested together, or only train.
     n_folds : int
         Outer folds, where the dataset does not give them.
     inner_folds : int
@@ -64,7 +73,7 @@ class Protocol:
         if len(study.classes) < 2:
             raise InputError(
                 f"The labels hold {len(study.classes)} class(es) among {len(study.known)} labelled graphs; "
-                "a benchmark needs two; name the column of classes with --target."
+                "a benchmark needs two. Check which column is the target."
             )
         if self.name == "leave-site-out":
             return _site_splits(study)
@@ -182,19 +191,49 @@ def _predefined_splits(study: Study) -> list[Split]:
     return splits
 
 
+def count_subjects(study: Study, graphs: NDArray[np.int64]) -> int:
+    """Different subjects among some graphs."""
+    return len(graphs) if study.groups is None else len(np.unique(study.groups[graphs]))
+
+
 def _site_splits(study: Study) -> list[Split]:
-    """Each site is the test set once; subjects seen there do not train."""
-    sites = None if study.sites is None else np.unique(study.sites[study.known])
-    if study.sites is None or sites is None or len(sites) < 2:
-        raise InputError("leave-site-out needs subjects of at least two sites; name the site column with --site.")
+    """Each site is the test set once; subjects seen there do not train.
+
+    A site is tested alone when two classes have :data:`MIN_PER_CLASS` subjects or more there. Smaller sites that hold
+    two classes are tested together, as one fold, when together they have as many. All others train only: a site of
+    one class has no ROC AUC, and beside another one its area would measure the difference of the sites.
+    """
+    if study.sites is None or len(np.unique(study.sites[study.known])) < 2:
+        raise InputError("leave-site-out needs labelled subjects of at least two sites; check the column of sites.")
+    sites = study.sites
+    names = np.unique(sites[study.known]).tolist()
+    graphs_of = {site: study.known[sites[study.known] == site] for site in names}
+    alone = [site for site in names if _can_be_scored(study, graphs_of[site])]
+    mixed = [s for s in names if s not in alone and len(np.unique(study.labels[graphs_of[s]])) > 1]
+    pooled = mixed if mixed and _can_be_scored(study, np.concatenate([graphs_of[site] for site in mixed])) else []
+    folds = [(site,) for site in alone] + ([tuple(pooled)] if pooled else [])
+    if not folds:
+        raise InputError(
+            f"None of the {len(names)} sites has {MIN_PER_CLASS} subjects of two classes, so none can be scored; use "
+            'the protocol "nested" and name the column of sites as the group, which keeps sites whole.'
+        )
+    too_small = tuple(str(site) for site in names if site not in alone and site not in pooled)
     splits = []
-    for site in sites.tolist():
-        here = study.sites[study.known] == site
+    for members in folds:
+        here = np.isin(sites[study.known], members)
         test, train = study.known[here], study.known[~here]
         if study.groups is not None:
             train = train[~np.isin(study.groups[train], study.groups[test])]
-        splits.append(_checked(study, Split(str(site), train, test)))
+        tested = tuple(map(str, members))
+        name = tested[0] if len(tested) == 1 else f"{len(tested)} small sites"
+        splits.append(_checked(study, Split(name, train, test, tested, too_small)))
     return splits
+
+
+def _can_be_scored(study: Study, graphs: NDArray[np.int64]) -> bool:
+    """Whether two classes have enough subjects among these graphs."""
+    counts = [count_subjects(study, graphs[study.labels[graphs] == label]) for label in study.classes]
+    return sum(count >= MIN_PER_CLASS for count in counts) >= 2
 
 
 def _checked(study: Study, split: Split) -> Split:

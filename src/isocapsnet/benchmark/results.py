@@ -12,6 +12,7 @@ import numpy as np
 from isocapsnet.benchmark import statistics
 from isocapsnet.benchmark.jobs import method_label
 from isocapsnet.benchmark.naming import canonical_json
+from isocapsnet.benchmark.sites import Sites
 from isocapsnet.benchmark.statistics import CHANCE, METRICS, Interval
 
 #: The method that "better than linear" is about.
@@ -50,6 +51,8 @@ class MethodResult:
         (repeat, fold) to the key of the record.
     n_test : mapping
         (repeat, fold) to the number of test graphs.
+    weights : mapping
+        (repeat, fold) to its part in means: 1, or the number of test subjects where folds are sites.
     seconds : float
         Mean of tuning, fitting and predicting per fold.
     p_chance : float
@@ -65,6 +68,7 @@ class MethodResult:
     scores: Mapping[Place, Mapping[str, float]]
     keys: Mapping[Place, str]
     n_test: Mapping[Place, int]
+    weights: Mapping[Place, int]
     seconds: float
     use_unlabeled: bool
     p_chance: float = float("nan")
@@ -93,12 +97,14 @@ class Table:
     """All methods on one study under one protocol.
 
     ``versions`` are those that the records were computed with, several of a package with commas between them.
+    ``sites`` says which sites were tested, where folds are sites.
     """
 
     rows: Sequence[MethodResult]
     comparisons: Sequence[Comparison]
     test_over_train: float
     versions: Mapping[str, str]
+    sites: Sites | None = None
 
     def _repr_html_(self) -> str:
         """For notebooks: each method's ROC AUC with its interval, accuracy and verdict, the best first."""
@@ -119,6 +125,8 @@ class _Fold(NamedTuple):
     scores: Mapping[str, float]
     counts: Sequence[int]
     seconds: float
+    weight: int
+    sites: Mapping[str, Any] | None
 
 
 @dataclass
@@ -147,6 +155,8 @@ class _Evidence:
                 statistics.score(record["labels"], record["probabilities"]),
                 np.bincount(record["labels"], minlength=len(record["classes"])).tolist(),
                 sum(record["seconds"].values()),
+                (record.get("sites") or {}).get("n_subjects", 1),
+                record.get("sites"),
             )
             return
         area = statistics.roc_auc(np.asarray(record["labels"]), np.asarray(record["probabilities"]))
@@ -158,10 +168,14 @@ class _Evidence:
     def areas(self) -> dict[Place, float]:
         return {place: fold.scores["roc_auc"] for place, fold in self.data.items()}
 
+    def weights(self, places: Iterable[Place] | None = None) -> list[int]:
+        """The weights of some folds, or of all in their order."""
+        return [self.data[place].weight for place in (self.data if places is None else places)]
+
     def area_variance(self, area: float) -> float:
         """What the test folds imply for the variance of one fold's ROC AUC, were ``area`` its expectation."""
-        variances = np.array([statistics.auc_variance(area, fold.counts) for fold in self.data.values()])
-        return 0.0 if np.isnan(variances).all() else float(np.nanmean(variances))
+        variances = [statistics.auc_variance(area, fold.counts) for fold in self.data.values()]
+        return statistics.mean_variance(variances, self.weights())
 
 
 def _show(interval: Interval) -> str:
@@ -195,6 +209,7 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
     able = [found for found in methods if not found.failures and found.label in above_chance]
     best = _find_best(able, comparisons)
     against_reference = _against_reference(methods, ratio)
+    sites = Sites.of(fold.sites for found in methods for fold in found.data.values() if fold.sites is not None)
     rows = []
     for found in methods:
         row = _summarise(found, ratio)
@@ -206,19 +221,25 @@ def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str,
         )
         # Of two methods that may both be guessing, neither is called worse.
         relation = against_reference.get(found.label) if above_chance & {found.label, REFERENCE} else None
-        verdict = _verdict(row, relation, found.label in hopeless)
+        verdict = _verdict(row, relation, found.label in hopeless, sites)
         rows.append(replace(row, verdict=verdict))
-    return Table(rows, comparisons, ratio, {package: ", ".join(sorted(found)) for package, found in versions.items()})
+    used = {package: ", ".join(sorted(found)) for package, found in versions.items()}
+    return Table(rows, comparisons, ratio, used, sites)
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Records or errors that can stand in one table: same data, same splits, same preparation."""
+    """Records or errors that can stand in one table, by :func:`group_of`."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
-        job = item["job"]
-        protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
-        groups.setdefault(canonical_json([job["dataset"], protocol, job["preparation"]]), []).append(item)
+        groups.setdefault(group_of(item), []).append(item)
     return groups
+
+
+def group_of(item: Mapping[str, Any]) -> str:
+    """The table that a record or error belongs to: same data, same splits, same preparation, as JSON."""
+    job = item["job"]
+    protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
+    return canonical_json([job["dataset"], protocol, job["preparation"]])
 
 
 def _evidence_of(item: Mapping[str, Any], evidence: dict[str, _Evidence]) -> _Evidence:
@@ -226,7 +247,8 @@ def _evidence_of(item: Mapping[str, Any], evidence: dict[str, _Evidence]) -> _Ev
     job = item["job"]
     label = method_label(job["method"], job["parameters"])
     tuning = {name: value for name, value in job["protocol"].items() if name in ("inner_folds", "n_candidates")}
-    identity = canonical_json([label, job["version"], job["space"], tuning, job["use_unlabeled"]])
+    settings = [job["method"], job["parameters"], job["version"], job["space"], tuning, job["use_unlabeled"]]
+    identity = canonical_json(settings)
     details = [f"version {job['version']}", f"{tuning['n_candidates']} settings tried" if job["space"] else "not tuned"]
     details += ["with unlabelled graphs"] if job["use_unlabeled"] else []
     return evidence.setdefault(identity, _Evidence(label, job["use_unlabeled"], ", ".join(details)))
@@ -246,14 +268,17 @@ def _tell_apart(methods: Sequence[_Evidence]) -> None:
 def _summarise(found: _Evidence, ratio: float) -> MethodResult:
     """The row without what depends on other rows."""
     folds = dict(sorted(found.data.items()))
+    weights = found.weights(folds)
     metrics = {
-        name: statistics.corrected_interval([fold.scores[name] for fold in folds.values()], ratio, metric=name)
+        name: statistics.corrected_interval(
+            [fold.scores[name] for fold in folds.values()], ratio, weights=weights, metric=name
+        )
         for name in METRICS
     }
-    areas = list(found.areas().values())
+    areas = [fold.scores["roc_auc"] for fold in folds.values()]
     if set(areas) != {CHANCE}:  # a constant answer has that area by construction, not by luck
         least = found.area_variance(metrics["roc_auc"].mean)
-        metrics["roc_auc"] = statistics.corrected_interval(areas, ratio, least_variance=least)
+        metrics["roc_auc"] = statistics.corrected_interval(areas, ratio, weights=weights, least_variance=least)
     n_test = {place: sum(fold.counts) for place, fold in folds.items()}
     if len(folds) == 1:
         [total] = n_test.values()
@@ -266,6 +291,7 @@ def _summarise(found: _Evidence, ratio: float) -> MethodResult:
         scores={place: fold.scores for place, fold in folds.items()},
         keys={place: fold.key for place, fold in folds.items()},
         n_test=n_test,
+        weights=dict(zip(folds, weights, strict=True)),
         seconds=float(np.mean([fold.seconds for fold in folds.values()])) if folds else float("nan"),
         use_unlabeled=found.use_unlabeled,
     )
@@ -275,15 +301,20 @@ def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str
     """Label to Holm-adjusted p-value: by permutation where there are any, else by corrected t-test."""
     p_values: dict[str, float] = {}
     for found in methods:
-        areas = found.areas()
-        differences = np.array(list(areas.values())) - CHANCE
-        complete = [list(draw.values()) for draw in found.null.values() if draw.keys() == areas.keys()]
-        if complete and not np.isnan(differences).all():
-            observed = float(np.nanmean(list(areas.values())))
-            p_values[found.label] = statistics.permutation_p_value(observed, np.nanmean(complete, axis=1))
-        elif len(differences):
-            least = found.area_variance(CHANCE)
-            p_values[found.label] = statistics.corrected_t_test(differences, ratio, "greater", least_variance=least)
+        areas, weights = found.areas(), found.weights()
+        complete = [[draw[place] for place in areas] for draw in found.null.values() if draw.keys() == areas.keys()]
+        observed = statistics.weighted_mean(list(areas.values()), weights)
+        if complete and not np.isnan(observed):
+            null = [statistics.weighted_mean(draw, weights) for draw in complete]
+            p_values[found.label] = statistics.permutation_p_value(observed, null)
+        elif areas:
+            p_values[found.label] = statistics.corrected_t_test(
+                np.array(list(areas.values())) - CHANCE,
+                ratio,
+                "greater",
+                weights=weights,
+                least_variance=found.area_variance(CHANCE),
+            )
     # A predictor that never leaves chance poses no question, so it does not widen the family.
     asked = [label for label, p_value in p_values.items() if p_value < 1]
     return p_values | dict(zip(asked, statistics.holm([p_values[label] for label in asked]), strict=True))
@@ -293,7 +324,11 @@ def _out_of_reach(methods: Sequence[_Evidence], ratio: float) -> set[str]:
     """Labels of methods that would not be above chance by t-test even if each had a ROC AUC of 1 in every fold."""
     p_values = {
         found.label: statistics.corrected_t_test(
-            np.full(len(found.data), 1 - CHANCE), ratio, "greater", least_variance=found.area_variance(CHANCE)
+            np.full(len(found.data), 1 - CHANCE),
+            ratio,
+            "greater",
+            weights=found.weights(),
+            least_variance=found.area_variance(CHANCE),
         )
         for found in methods
         if len(found.data) > 1 and not found.null and set(found.areas().values()) != {CHANCE}
@@ -302,19 +337,21 @@ def _out_of_reach(methods: Sequence[_Evidence], ratio: float) -> set[str]:
     return {label for label, p_value in zip(p_values, adjusted, strict=True) if p_value > LEVEL}
 
 
-def _compare(first: Mapping[Any, float], second: Mapping[Any, float], ratio: float) -> tuple[Interval, float]:
-    """Difference over the folds both have, with its interval and two-sided p-value."""
+def _compare(
+    first: Mapping[Place, float], second: Mapping[Place, float], found: _Evidence, ratio: float
+) -> tuple[Interval, float]:
+    """Difference over the folds both have, weighted as in ``found``, with its interval and two-sided p-value."""
     common = sorted(first.keys() & second.keys())
-    differences = [first[place] - second[place] for place in common]
+    differences, weights = [first[place] - second[place] for place in common], found.weights(common)
     if not common:
         return _NOT_A_NUMBER, 1.0
-    interval = statistics.corrected_interval(differences, ratio, metric="difference")
-    return interval, statistics.corrected_t_test(differences, ratio)
+    interval = statistics.corrected_interval(differences, ratio, weights=weights, metric="difference")
+    return interval, statistics.corrected_t_test(differences, ratio, weights=weights)
 
 
 def _compare_all(methods: Sequence[_Evidence], ratio: float) -> list[Comparison]:
     pairs = list(combinations([found for found in methods if found.data], 2))
-    tests = [_compare(first.areas(), second.areas(), ratio) for first, second in pairs]
+    tests = [_compare(first.areas(), second.areas(), first, ratio) for first, second in pairs]
     adjusted = statistics.holm([p_value for _, p_value in tests])
     return [
         Comparison(first.label, second.label, difference, p_value, p_adjusted)
@@ -328,7 +365,7 @@ def _against_reference(methods: Sequence[_Evidence], ratio: float) -> dict[str, 
     others = [found for found in methods if found is not reference and found.data]
     if reference is None:
         return {}
-    tests = [_compare(found.areas(), reference.areas(), ratio) for found in others]
+    tests = [_compare(found.areas(), reference.areas(), found, ratio) for found in others]
     adjusted = statistics.holm([p_value for _, p_value in tests])
     words = {}
     for found, (difference, _), p_value in zip(others, tests, adjusted, strict=True):
@@ -344,7 +381,7 @@ def _test_audits(methods: Sequence[_Evidence], ratio: float) -> dict[str, Audit]
         areas = found.areas()
         places = {place for _, place in found.audits if place in areas}
         shuffled = {p: float(np.mean([a for (_, at), a in found.audits.items() if at == p])) for p in places}
-        tests.append(_compare(shuffled, areas, ratio))
+        tests.append(_compare(shuffled, areas, found, ratio))
     adjusted = statistics.holm([p_value for _, p_value in tests])
     return {
         found.label: Audit(
@@ -369,19 +406,24 @@ def _find_best(methods: Sequence[_Evidence], comparisons: Sequence[Comparison]) 
     return None
 
 
-def _verdict(row: MethodResult, against_reference: str | None, is_out_of_reach: bool) -> str:
+def _verdict(row: MethodResult, against_reference: str | None, is_out_of_reach: bool, sites: Sites | None) -> str:
     """What the numbers show about one method."""
     if row.failed:
         reason = max(row.failures, key=lambda text: row.failures[text])
         return f"{row.failed} of {row.jobs} jobs failed: {reason}"
+    if not row.scores:
+        return "no test fold is finished"
     if np.isnan(row.metrics["roc_auc"].mean):
         return "ROC AUC is not defined: every test fold holds one class"
+    n_scored = sum(not np.isnan(scores["roc_auc"]) for scores in row.scores.values())
+    where = f" ({sites.share})" if sites is not None and sites.too_small else ""
+    where += f" (ROC AUC over {n_scored} of {len(row.scores)} test folds)" if n_scored < len(row.scores) else ""
     if len(row.scores) < 2 and row.p_chance == 1:
-        return "a single test fold shows no more than its own interval"
+        return f"a single test fold shows no more than its own interval{where}"
     if row.p_chance <= LEVEL:
-        return "above chance" + (f", {against_reference}" if against_reference else "")
+        return "above chance" + (f", {against_reference}" if against_reference else "") + where
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
     if is_out_of_reach:
         verdict += f" ({len(row.scores)} folds are too few; a perfect score would not be either)"
-    return verdict
+    return verdict + where

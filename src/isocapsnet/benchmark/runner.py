@@ -1,5 +1,7 @@
 """Run jobs on any ``concurrent.futures.Executor`` and put each result into the store as it comes."""
 
+import errno
+import os
 import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
@@ -9,7 +11,9 @@ from typing import Any
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark.child import attempt
 from isocapsnet.benchmark.executors import InProcessExecutor
-from isocapsnet.benchmark.jobs import Job, Task
+from isocapsnet.benchmark.failures import describe_failure
+from isocapsnet.benchmark.files import DamagedError
+from isocapsnet.benchmark.jobs import Job, Task, describe_fold
 from isocapsnet.benchmark.memory import can_watch_memory
 from isocapsnet.benchmark.store import Store
 from isocapsnet.benchmark.threads import limit_this_process
@@ -35,20 +39,26 @@ def run(
 ) -> None:
     """Run the tasks whose jobs the store does not hold yet.
 
-    Results are stored in the order they come in, each before ``on_outcome`` hears of it. On Ctrl-C, or any other
-    exception, jobs that have not started are cancelled and it is raised; what is stored stays.
+    Records and artifacts that cannot be used are set aside with a warning first. Results are stored in the order they
+    come in, each before ``on_outcome`` hears of it. On Ctrl-C, or any other exception, jobs that have not started are
+    cancelled and it is raised; what is stored stays. So it is when the disk is full (OSError).
     """
     limits = limits or Limits()
     in_process = isinstance(executor, InProcessExecutor)
     if in_process and limits != Limits():
-        raise InputError("Limits on time and memory need worker processes; use --jobs 1 or more.")
+        raise InputError(
+            "Limits on time and memory need worker processes, which a job in this process does not have; run at least "
+            "one worker, or set no limits."
+        )
     if limits.memory is not None and not can_watch_memory():
         raise InputError("A memory limit needs Linux, where the memory of a process can be watched.")
     how = _run_here if in_process else run_in_child
     finished: queue.SimpleQueue[Future[dict[str, Any]]] = queue.SimpleQueue()
     waiting: dict[Future[dict[str, Any]], Task] = {}
+    remaining, _ = split_finished(tasks, store)
+    store.set_aside_rejected()
     try:
-        for task in split_finished(tasks, store)[0]:
+        for task in remaining:
             future = executor.submit(how, task.to_json(), limits)
             waiting[future] = task
             future.add_done_callback(finished.put)
@@ -62,12 +72,21 @@ def run(
 
 
 def split_finished(tasks: Iterable[Task], store: Store) -> tuple[list[Task], Iterator[dict[str, Any]]]:
-    """The tasks that remain, and the records of those that the store holds, read one by one when asked for."""
+    """The tasks that remain, and the records of those that the store holds, read one by one when asked for.
+
+    A task remains, too, when what its job left beside the record is damaged.
+    """
     remaining: list[Task] = []
     finished: list[Task] = []
     for task in tasks:
-        (remaining if store.load(task.job) is None else finished).append(task)
-    return remaining, filter(None, (store.load(task.job) for task in finished))
+        whole = task.artifacts is None or store.has_whole_artifacts(task.job)
+        (finished if load_record(task, store) is not None and whole else remaining).append(task)
+    return remaining, filter(None, (load_record(task, store) for task in finished))
+
+
+def load_record(task: Task, store: Store) -> dict[str, Any] | None:
+    """The record of a task, held against the fold that the task is about; None where there is none."""
+    return store.load(task.job, describe_fold(task.source.load(), task.job))
 
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
@@ -87,15 +106,16 @@ def _settle(
     if future.cancelled():
         raise InputError("The cluster went away and took its jobs along; run the same command again to go on.")
     failure = future.exception()
-    answer: dict[str, Any] = future.result() if failure is None else {"error": _describe(failure)}
-    if "record" in answer:
-        store.save(job, answer["record"])
-        on_outcome(Outcome(job, sum(answer["record"]["seconds"].values())))
-    else:
-        store.save_error(job, answer["error"])
-        on_outcome(Outcome(job, 0.0, answer["error"]["reason"]))
-
-
-def _describe(failure: BaseException) -> dict[str, str]:
-    """The error record of a job that its executor gave up on (a Dask worker that died again and again, say)."""
-    return {"reason": f"{type(failure).__name__}: {failure}", "traceback": ""}
+    answer: dict[str, Any] = future.result() if failure is None else {"error": describe_failure(failure)}
+    if "full" in answer:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), answer["full"])
+    error = answer.get("error")
+    if error is None:
+        try:
+            store.save(job, answer["record"])
+        except (DamagedError, InputError) as invalid:
+            error = {"reason": f"InvalidRecord: what the job returned {invalid}", "traceback": ""}
+    if error is not None:
+        store.save_error(job, error)
+    seconds = sum(answer["record"]["seconds"].values()) if error is None else 0.0
+    on_outcome(Outcome(job, seconds, None if error is None else error["reason"]))

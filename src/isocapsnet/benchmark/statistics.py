@@ -103,23 +103,41 @@ def auc_variance(area: float, class_counts: Sequence[int]) -> float:
     return float(np.mean(deviations) ** 2)
 
 
+def weighted_mean(scores: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Mean of the scores (n_scores,) that are defined, with weights (n_scores,) or without; NaN where none is."""
+    values, shares = _defined(scores, weights)
+    return float(np.average(values, weights=shares)) if len(values) else float("nan")
+
+
+def mean_variance(variances: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The variance of one of J scores with which their plain mean would vary as their weighted mean does.
+
+    J Σ w² v for variances v (n_scores,) and weights w that sum to 1: the mean of v where all weights are equal. 0
+    where no variance is defined.
+    """
+    values, shares = _defined(variances, weights)
+    return float(len(values) * (values @ shares**2) / shares.sum() ** 2) if len(values) else 0.0
+
+
 def corrected_interval(
     scores: ArrayLike,
     test_over_train: float,
     *,
+    weights: ArrayLike | None = None,
     metric: str = "roc_auc",
     confidence: float = 0.95,
     least_variance: float = 0.0,
 ) -> Interval:
     """Mean over folds with the Nadeau-Bengio interval, cut at the metric's bounds.
 
-    ``scores`` (n_scores,) holds one value per fold and repeat; NaN (undefined in a fold) is left out. The variance
-    of one score is taken to be at least ``least_variance``.
+    ``scores`` (n_scores,) holds one value per fold and repeat; NaN (undefined in a fold) is left out. With ``weights``
+    (n_scores,) the mean is weighted, and scores are taken to vary the less the larger their weight is, as those of
+    folds with more subjects do. The variance of one score is taken to be at least ``least_variance``.
     """
-    values = _defined(scores)
+    values, shares = _defined(scores, weights)
     if not len(values):
         return Interval(*[float("nan")] * 3)
-    mean, error = float(values.mean()), _corrected_error(values, test_over_train, least_variance)
+    mean, error = _mean_and_error(values, shares, test_over_train, least_variance)
     half = float(stats.t.ppf((1 + confidence) / 2, max(len(values) - 1, 1)) * error)
     low, high = _BOUNDS.get(metric, (0.0, 1.0))
     return Interval(mean, float(np.maximum(mean - half, low)), float(np.minimum(mean + half, high)))
@@ -130,19 +148,20 @@ def corrected_t_test(
     test_over_train: float,
     alternative: Alternative = "two-sided",
     *,
+    weights: ArrayLike | None = None,
     least_variance: float = 0.0,
 ) -> float:
     """p-value of the corrected resampled t-test that the mean of ``differences`` (n_scores,) is 0.
 
-    The variance of one difference is taken to be at least ``least_variance``. Where nothing differs the answer is 1,
+    ``weights`` and ``least_variance`` are those of :func:`corrected_interval`. Where nothing differs the answer is 1,
     and so it is for fewer than two folds, which can show nothing.
     """
-    values = _defined(differences)
+    values, shares = _defined(differences, weights)
     if len(values) < 2 or not np.any(values):
         return 1.0
-    error = _corrected_error(values, test_over_train, least_variance)
+    mean, error = _mean_and_error(values, shares, test_over_train, least_variance)
     with np.errstate(divide="ignore"):
-        t = values.mean() / error
+        t = np.divide(mean, error)
     tail = stats.t.sf(t if alternative == "greater" else abs(t), len(values) - 1)
     return float(tail if alternative == "greater" else min(1.0, 2 * tail))
 
@@ -192,13 +211,23 @@ def detectable_difference(
     return float(shift * error)
 
 
-def _defined(values: ArrayLike) -> NDArray[np.float64]:
+def _defined(values: ArrayLike, weights: ArrayLike | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The values that are numbers, and the weight of each."""
     array = np.asarray(values, dtype=np.float64)
-    return array[~np.isnan(array)]
+    shares = np.ones_like(array) if weights is None else np.asarray(weights, dtype=np.float64)
+    return array[~np.isnan(array)], shares[~np.isnan(array)]
 
 
-def _corrected_error(values: NDArray[np.float64], test_over_train: float, least_variance: float) -> float:
-    """Standard error of the mean of fold scores with the Nadeau-Bengio variance."""
-    if len(values) < 2:
-        return float("nan")
-    return float(np.sqrt(max(values.var(ddof=1), least_variance) * (1 / len(values) + test_over_train)))
+def _mean_and_error(
+    values: NDArray[np.float64], weights: NDArray[np.float64], test_over_train: float, least_variance: float
+) -> tuple[float, float]:
+    """Mean of fold scores and its standard error with the Nadeau-Bengio variance; NaN for that of a single fold.
+
+    Were the variance of a score inversely proportional to its weight, J Σ w (x - mean)² / (J - 1) over weights that
+    sum to 1 would be J times an unbiased estimate of the variance of the weighted mean, with J - 1 degrees of freedom.
+    """
+    mean, n_scores = float(np.average(values, weights=weights)), len(values)
+    if n_scores < 2:
+        return mean, float("nan")
+    variance = np.average((values - mean) ** 2, weights=weights) * n_scores / (n_scores - 1)
+    return mean, float(np.sqrt(max(variance, least_variance) * (1 / n_scores + test_over_train)))

@@ -5,6 +5,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,25 +79,49 @@ class Study:
 class DataSource:
     """Where every worker reads the study from: ``loader(**arguments)`` returns a :class:`Study`.
 
-    ``loader`` is an import path, ``"package.module:function"``; arguments are JSON values. On a cluster a path
-    among them must be reachable from each machine. Nothing but this travels with a job.
+    Parameters
+    ----------
+    loader : str
+        An import path, ``"package.module:function"``. It computes the study's digest from what it reads.
+    digest : str
+        Of the study that jobs are planned for; any other is refused.
+    arguments : mapping
+        JSON values. On a cluster a path among them must be reachable from each machine.
+    file : str or None
+        The one file that the loader reads; when it changes, it is read and checked again.
     """
 
     loader: str
     digest: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    file: str | None = None
 
     def load(self) -> Study:
-        """The study, read once per process."""
-        return _load(self.loader, self.digest, canonical_json(dict(self.arguments)))
+        """The study, read once per process and each time that its file was changed."""
+        return _load(self.loader, self.digest, canonical_json(dict(self.arguments)), self.file, _state(self.file))
 
 
 @lru_cache(maxsize=1)
-def _load(loader: str, digest: str, arguments: str) -> Study:
+def _load(loader: str, digest: str, arguments: str, file: str | None, state: tuple[int, ...] | None) -> Study:
     study: Study = pkgutil.resolve_name(loader)(**json.loads(arguments))
     if study.digest != digest:
         raise InputError(
-            f"{loader}({arguments}) gives data with digest {study.digest[:12]}, but the jobs were planned for "
-            f"{digest[:12]}; the data changed since, so start the benchmark again."
+            f"The data in {file or f'{loader}({arguments})'} have the digest {_short(study.digest)}, but the jobs were "
+            f"planned for {_short(digest)}: the data changed in between. Start the benchmark again."
         )
     return study
+
+
+def _state(file: str | None) -> tuple[int, ...] | None:
+    """Size, time of change and inode of a file; None where there is none."""
+    if file is None:
+        return None
+    try:
+        status = Path(file).stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12]

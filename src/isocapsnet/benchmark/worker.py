@@ -20,6 +20,9 @@ from isocapsnet.benchmark.threads import ONE_THREAD
 
 _WATCH_SECONDS = 0.05
 _STDERR_TAIL = 2000
+_ANSWERS = {"started": bool, "record": dict, "error": dict, "full": str}
+# A process that has closed its answers ends by itself, if at all, within this time.
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -118,15 +121,20 @@ class Worker:
         return self._child
 
     def _read_answer(self, child: "subprocess.Popen[str]") -> dict[str, Any] | None:
-        """The child's next answer; None when it died first."""
+        """The child's next answer; None when it died first, or said what is no answer."""
         assert child.stdout is not None
-        line = child.stdout.readline()
-        return json.loads(line) if line.endswith("\n") else None
+        try:
+            answer = json.loads(child.stdout.readline())
+        except (ValueError, RecursionError):
+            return None
+        [(kind, content)] = answer.items() if isinstance(answer, dict) and len(answer) == 1 else [("", None)]
+        return answer if isinstance(content, _ANSWERS.get(kind, ())) else None
 
     def _bury(self, when: str, verdict: str | None = None) -> dict[str, Any]:
         """The error record of a child that is gone."""
         child = self._child
         assert child is not None
+        _await_end(child)
         _kill_group(child)
         code = child.wait()
         if verdict is None:
@@ -184,6 +192,18 @@ def own_worker() -> Worker:
 def run_in_child(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Run a task in this thread's own child process."""
     return own_worker().run(task, limits)
+
+
+def _await_end(child: "subprocess.Popen[str]") -> None:
+    """Let a child that is ending do so, for its own exit code; it stays a zombie, so its group can still be killed."""
+    if not hasattr(os, "waitid"):
+        return
+    deadline = time.monotonic() + _END_SECONDS
+    with suppress(ChildProcessError):
+        while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_WATCH_SECONDS / 10)
 
 
 def _kill_group(child: "subprocess.Popen[str]") -> None:

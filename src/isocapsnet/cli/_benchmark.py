@@ -2,9 +2,8 @@
 
 import json
 import shlex
-import shutil
 import sys
-from contextlib import suppress
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,15 +16,18 @@ from rich.table import Table as RichTable
 
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
+from isocapsnet.benchmark.artifacts import read_templates
+from isocapsnet.benchmark.collection import collect, merge
+from isocapsnet.benchmark.files import DamagedError, write_whole
 from isocapsnet.benchmark.jobs import Method
-from isocapsnet.benchmark.output import write_results
+from isocapsnet.benchmark.output import read_context, write_results
 from isocapsnet.benchmark.plan import Plan
 from isocapsnet.benchmark.protocol import Protocol
-from isocapsnet.benchmark.results import Table, group_records, tabulate
+from isocapsnet.benchmark.results import Table, tabulate
 from isocapsnet.benchmark.statistics import CHANCE
 from isocapsnet.benchmark.store import Store
 from isocapsnet.cli._display import audit_table, escape, make_console, results_table
-from isocapsnet.cli._execution import carry_out, check_execution, describe_power
+from isocapsnet.cli._execution import carry_out, check_execution, describe_power, describe_sites
 from isocapsnet.cli._methods import (
     keep_suitable,
     list_methods,
@@ -35,7 +37,7 @@ from isocapsnet.cli._methods import (
     split_one_name,
     split_values,
 )
-from isocapsnet.cli._study import publish_study, refuse_missing
+from isocapsnet.cli._study import DataCopies, publish_study, refuse_missing
 from isocapsnet.cli.data import READING, open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
 
@@ -53,7 +55,7 @@ def run_benchmark(data: str | None, options: dict[str, Any]) -> None:
     if table is None:
         return
     write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions})
-    console.print(results_table(table, escape(f"{passport['name']}: {_describe(plan)}"), console.width))
+    _show_results(table, f"{passport['name']}: {_describe(plan)}", console)
     if options["audit"]:
         console.print(audit_table(table))
     console.print(f"Results: {escape(str(options['out']))}/results.csv, results.json, records/, artifacts/")
@@ -64,30 +66,40 @@ def run_benchmark(data: str | None, options: dict[str, Any]) -> None:
 def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
     """Put the results of several runs (or machines) into one table per dataset and protocol."""
     console = make_console()
-    records = {record["key"]: record for folder in folders for record in Store(folder).records()}
-    failures = {error["key"]: error for folder in folders for error in Store(folder).errors()}
-    errors = group_records(error for key, error in failures.items() if key not in records)
-    groups = group_records(records.values())
-    if not groups and not errors:
+    copies = DataCopies(*folders)
+    collection = collect(folders, copies.check)
+    for note in [*collection.notes, *copies.problems]:
+        console.print(escape(note))
+    if not collection.groups:
         raise InputError(f"There are no records in {', '.join(map(str, folders))}; run `isocapsnet benchmark` first.")
     known = _passports(folders)
     tables: list[tuple[Table, dict[str, Any]]] = []
-    for group in dict.fromkeys([*groups, *errors]):
+    for group in collection.groups:
         dataset, protocol, preparation = json.loads(group)
-        table = tabulate(groups.get(group, []), errors.get(group, []))
+        table = tabulate(collection.records.get(group, []), collection.errors.get(group, []))
         passport = known.get(dataset, {"name": dataset, "digest": dataset})
         steps = "".join(f", {step['name']}" for step in preparation)
-        console.print(results_table(table, escape(f"{passport['name']}: {protocol['name']}{steps}"), console.width))
+        _show_results(table, f"{passport['name']}: {protocol['name']}{steps}", console)
         context = {"passport": passport, "protocol": protocol, "preparation": preparation, "data": {"digest": dataset}}
         tables.append((table, context))
     if out is not None:
         if len(tables) > 1:
             raise InputError("--out merges runs on one dataset under one protocol; these folders hold several.")
-        for folder in folders:
-            if folder.resolve() != out.resolve():
-                shutil.copytree(folder, out, ignore=shutil.ignore_patterns("partial"), dirs_exist_ok=True)
-        write_results(out, tables[0][0], tables[0][1] | {"command": _command(), "versions": tables[0][0].versions})
+        for note in merge(collection, folders, out):
+            console.print(escape(note))
+        [(table, context)] = tables
+        if (found := copies.find(context["data"]["digest"])) is not None:
+            data, column = found
+            source = publish_study(data, out, group=column, use_series=data.adjacency is None)
+            context["data"]["file"] = f"data/{Path(source.arguments['path']).name}"
+        write_results(out, table, context | {"command": _command(), "versions": table.versions})
         console.print(f"Merged: {escape(str(out))}")
+
+
+def _show_results(table: Table, title: str, console: Console) -> None:
+    console.print(results_table(table, escape(title), console.width))
+    if table.sites is not None:
+        console.print(escape(table.sites.sentence))
 
 
 def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]) -> None:
@@ -107,7 +119,7 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
         return
     write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions})
     frame = _sweep_frame(table, plan, name, Store(options["out"]))
-    spreadsheet_safe(frame).to_csv(options["out"] / "sweep.csv", index=False)
+    write_whole(options["out"] / "sweep.csv", spreadsheet_safe(frame).to_csv(index=False).encode())
     console.print(_sweep_table(frame, title=escape(f"{passport['name']}: {method}, {_describe(plan)}")))
     console.print(f"Results: {escape(str(options['out']))}/sweep.csv, results.csv, results.json")
 
@@ -132,7 +144,7 @@ def _make_plan(
     if options["harmonize"] and data.sites is None:
         raise InputError("--harmonize needs sites; name their column with --site.")
     if data.sites is not None and (options["harmonize"] or options["protocol"] == "leave-site-out"):
-        refuse_missing("it is not known which site", data.sites, data)
+        refuse_missing("of sites", data.sites, data)
     known = [] if data.covariates is None else list(data.covariates.columns)
     for column in options["confounds"]:
         if column not in known:
@@ -184,6 +196,8 @@ def _open(source: str, options: dict[str, Any]) -> BrainGraphs:
 
 
 def _say_power(plan: Plan, console: Console) -> None:
+    if (sites := describe_sites(plan)) is not None:
+        console.print(escape(sites.sentence))
     power = describe_power(plan)
     if np.isnan(power["above_chance"]):
         return
@@ -233,13 +247,9 @@ def _command() -> str:
 
 
 def _passports(folders: tuple[Path, ...]) -> dict[str, dict[str, Any]]:
-    """Digest to passport, from the folders' results.json."""
-    found = {}
-    for path in (folder / "results.json" for folder in folders):
-        with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged; the digest stands for the name
-            content = json.loads(path.read_text())
-            found[content["data"]["digest"]] = content["passport"]
-    return found
+    """Digest to passport, from the folders' results.json; where there is none the digest stands for the name."""
+    contexts = [read_context(folder)[0] for folder in folders]
+    return {c["data"]["digest"]: c["passport"] for c in contexts if "digest" in c.get("data", {}) and "passport" in c}
 
 
 def _sweep_frame(table: Table, plan: Plan, parameter: str, store: Store) -> pd.DataFrame:
@@ -248,8 +258,7 @@ def _sweep_frame(table: Table, plan: Plan, parameter: str, store: Store) -> pd.D
     by_label = {row.method: row for row in table.rows}
     for method in plan.methods:
         row = by_label[method.label]
-        path = store.folder / "artifacts" / row.keys.get((0, 0), "") / "templates.npz"
-        template = np.load(path)["templates"][0].round(4).tolist() if path.is_file() else None
+        template = _first_template(store.folder / "artifacts" / row.keys[0, 0]) if (0, 0) in row.keys else None
         rows.append(
             {
                 parameter: method.parameters[parameter],
@@ -262,6 +271,15 @@ def _sweep_frame(table: Table, plan: Plan, parameter: str, store: Store) -> pd.D
             }
         )
     return pd.DataFrame(rows)
+
+
+def _first_template(artifacts: Path) -> list[list[float]] | None:
+    try:
+        templates = read_templates(artifacts)
+    except DamagedError as error:
+        warnings.warn(f"{artifacts}: templates.npz {error}; the table shows no template for it.", stacklevel=2)
+        return None
+    return None if templates is None else templates[0].astype(float).round(4).tolist()
 
 
 def _sweep_table(frame: pd.DataFrame, title: str) -> RichTable:

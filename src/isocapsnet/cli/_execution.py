@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.benchmark.jobs import Task, method_label
 from isocapsnet.benchmark.plan import Plan
 from isocapsnet.benchmark.results import Table, tabulate
-from isocapsnet.benchmark.runner import run, split_finished
+from isocapsnet.benchmark.runner import load_record, run, split_finished
+from isocapsnet.benchmark.sites import Sites
 from isocapsnet.benchmark.statistics import detectable_difference
 from isocapsnet.benchmark.store import Store
 from isocapsnet.benchmark.worker import Limits
@@ -41,10 +43,12 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
         f"{_estimate(wanted, records, options)}"
     )
     if options["dry_run"]:
+        for sentence in store.describe_rejected():
+            console.print(escape(f"{sentence} The job runs again."))
         return None
     store.remove_leftovers()
     if not wanted:
-        return _tabulate_stored(tasks, store)
+        return _tabulate_stored(tasks, store, console)
     try:
         with _executor(options) as executor, show_progress(console, len(wanted)) as tell:
             limits = Limits(options["timeout"], options["memory_limit"])
@@ -52,18 +56,34 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     except KeyboardInterrupt:
         console.print("Stopped; what is finished is kept. Run the same command again to go on.")
         sys.exit(130)
-    return _tabulate_stored(tasks, store)
+    return _tabulate_stored(tasks, store, console)
 
 
-def _tabulate_stored(tasks: Sequence[Task], store: Store) -> Table:
-    remaining, records = split_finished(tasks, store)
-    return tabulate(records, [error for task in remaining if (error := store.load_error(task.job))])
+def _tabulate_stored(tasks: Sequence[Task], store: Store, console: Console) -> Table:
+    """The table of what is on disk, and a sentence where something that should be there is not."""
+    missing = [task for task in tasks if load_record(task, store) is None]
+    errors = [error for task in missing if (error := store.load_error(task.job)) is not None]
+    table = tabulate(filter(None, (load_record(task, store) for task in tasks)), errors)
+    for sentence in store.describe_rejected():
+        console.print(escape(sentence))
+    if len(missing) > len(errors):
+        n_lost = len(missing) - len(errors)
+        console.print(f"{n_lost} of {len(tasks)} jobs have no result on disk; run the same command again.")
+    return table
+
+
+def describe_sites(plan: Plan) -> Sites | None:
+    """Which sites the plan tests, where folds are sites."""
+    splits = plan.protocol.splits(plan.source.load(), repeat=0)
+    return Sites.of({"tested": s.sites, "too_small": s.too_small} for s in splits if s.sites)
 
 
 def describe_power(plan: Plan) -> dict[str, float]:
     """The smallest ROC AUC above chance, and difference of two methods, that the plan would show at 80 % power."""
     study = plan.source.load()
     splits = plan.protocol.splits(study, repeat=0)
+    # A fold of one class has no ROC AUC.
+    splits = [split for split in splits if len(np.unique(study.labels[split.test])) > 1] or splits
     n_scores = len(splits) * plan.repeats
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     counts = [[int(np.sum(study.labels[split.test] == label)) for label in study.classes] for split in splits]

@@ -34,6 +34,9 @@ def add_explanations(
             if len(explanation.classes) < len(record["classes"]):
                 notes.append(f"{method.label}: a fit that did not see every class in training is not explained.")
                 continue
+            if not _is_of_record(explanation, record) or (found and explanation.n_nodes != found[0].n_nodes):
+                notes.append(f"{method.label}: {artifacts / EXPLANATION_FILE} explains other graphs than its record.")
+                continue
             found.append(explanation)
             who.append(record["test"])
     if not found:
@@ -50,6 +53,13 @@ def add_explanations(
         representation=None if first.representation is None else Representation(first.representation, first.codes),
         reconstructions=collect_reconstructions(method.label, found, who, subjects),
     )
+
+
+def _is_of_record(explanation: Explanation, record: Mapping[str, Any]) -> bool:
+    """Whether an explanation is about test graphs of the record, with their classes."""
+    labels, positions = np.asarray(record["labels"]), explanation.positions
+    fits = len(explanation.classes) == len(record["classes"]) and positions.max() < len(labels)
+    return bool(fits and np.array_equal(labels[positions], explanation.codes))
 
 
 def collect_reconstructions(

@@ -1,20 +1,22 @@
 """A results folder as the content of a report: what is there, and a note for what is not."""
 
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.jobs import Job, method_label
-from isocapsnet.benchmark.output import results_json
-from isocapsnet.benchmark.results import group_records, tabulate
-from isocapsnet.benchmark.store import Store
+from isocapsnet.benchmark.artifacts import read_history, read_templates, read_warnings
+from isocapsnet.benchmark.collection import collect
+from isocapsnet.benchmark.files import DamagedError
+from isocapsnet.benchmark.jobs import method_label
+from isocapsnet.benchmark.output import read_context, results_json
+from isocapsnet.benchmark.results import group_of, tabulate
+from isocapsnet.benchmark.statistics import weighted_mean
 from isocapsnet.cli._explanations import add_explanations
+from isocapsnet.cli._study import DataCopies
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
@@ -24,11 +26,6 @@ from isocapsnet.report.prose import class_title, listing
 
 Record = Mapping[str, Any]
 
-#: What is used of ``results.json``, with the type it must have.
-_SAVED_PARTS = {
-    "passport": dict, "command": str, "versions": dict, "protocol": dict, "preparation": list, "detectable": dict,
-    "data": dict,
-}  # fmt: skip
 _SWEEP_VALUES = 3
 _SWEEP_METRICS = ("roc_auc", "accuracy", "weighted_f1")
 
@@ -40,10 +37,14 @@ def read_results(folder: Path, *, created: str = "") -> Content:
     the most records.
     """
     notes: list[str] = []
-    saved = _read_saved(folder, notes)
-    records, errors = _read_group(folder, saved, notes)
-    data = _read_data(folder, saved, [*records, *errors][0]["job"]["dataset"], notes)
-    results = results_json(tabulate(records, errors), _context(folder, saved, data, [*records, *errors]))
+    saved, problem = read_context(folder)
+    if problem is not None:
+        notes.append(f"results.json {problem}; the records here may be part of a run, and its command is not known.")
+    copies = DataCopies(folder)
+    records, errors = _read_group(folder, saved, copies, notes)
+    data = _find_data(copies, [*records, *errors][0]["job"]["dataset"], notes)
+    table = tabulate(records, errors)
+    results = results_json(table, _context(folder, saved, data, [*records, *errors]) | {"versions": table.versions})
     by_key = {record["key"]: record for record in records}
     subjects = () if data is None else data.subjects.tolist()
     methods = [
@@ -64,7 +65,7 @@ def read_results(folder: Path, *, created: str = "") -> Content:
         results=results,
         passport=_passport_lines(passport),
         classes=[
-            class_title(str(name)) for name in (records[0]["classes"] if records else passport.get("classes", ()))
+            class_title(str(name)) for name in (records[0]["classes"] if records else passport.get("classes") or ())
         ],
         methods=methods,
         node_names=() if atlas is None else atlas.node_names,
@@ -90,6 +91,7 @@ def find_sweep(methods: Sequence[Method]) -> Sweep | None:
         return None
     members = sorted(members, key=lambda method: method.parameters[parameter])
     most_frequent = np.bincount(members[0].labels).argmax()
+    constant = [np.mean(fit.labels == most_frequent) for fit in members[0].fits]
     return Sweep(
         method=name,
         parameter=parameter,
@@ -98,76 +100,25 @@ def find_sweep(methods: Sequence[Method]) -> Sweep | None:
             metric: np.array([as_row(method.row["metrics"][metric]) for method in members]) for metric in _SWEEP_METRICS
         },
         seconds=np.array([method.row["seconds"] for method in members], dtype=float),
-        constant_accuracy=float(np.mean([np.mean(fit.labels == most_frequent) for fit in members[0].fits])),
+        constant_accuracy=weighted_mean(constant, [fold["weight"] for fold in members[0].row["folds"]]),
     )
 
 
-def _read_saved(folder: Path, notes: list[str]) -> dict[str, Any]:
-    """The content of ``results.json``; empty where there is none that can be read."""
-    path = folder / "results.json"
-    saved = _read_json(path)
-    if isinstance(saved, dict) and isinstance(saved.get("passport"), dict):
-        return {name: saved[name] for name, kind in _SAVED_PARTS.items() if isinstance(saved.get(name), kind)}
-    state = "damaged" if path.exists() else "missing, as it is before a run has ended"
-    notes.append(f"results.json is {state}: the records here may be part of a run, and its command is not known.")
-    return {}
-
-
-def _read_group(folder: Path, saved: Mapping[str, Any], notes: list[str]) -> tuple[list[Record], list[Record]]:
+def _read_group(
+    folder: Path, saved: Mapping[str, Any], copies: DataCopies, notes: list[str]
+) -> tuple[list[Record], list[Record]]:
     """Records and errors of one study."""
-    store = Store(folder)
-    found, failed = list(store.records()), list(store.errors())
-    complete = {record["key"]: record for record in found if _is_record(record)}
-    incomplete = [error for error in failed if not (_is_of_its_job(error) and isinstance(error.get("reason"), str))]
-    paths = [path for kind in ("records", "errors") for path in folder.glob(f"{kind}/??/*")]
-    contents = [_read_json(path) for path in paths]
-    unreadable = [content for content in contents if not (isinstance(content, dict) and "key" in content)]
-    records = group_records(complete.values())
-    errors = group_records(error for error in failed if error not in incomplete and error["key"] not in complete)
-    if not records and not errors:
+    found = collect([folder], copies.check)
+    notes += found.notes
+    if not found.groups:
         raise InputError(f"There are no results in {folder}; run `isocapsnet benchmark --out {folder}` first.")
-    n_damaged = len(unreadable) + len(found) - len(complete) + len(incomplete)
-    if n_damaged:
-        notes.append(
-            f"{n_damaged} files of the folder are damaged, incomplete or of another version and were passed over."
-        )
-    groups = sorted(
-        dict.fromkeys([*records, *errors]), key=lambda group: (_matches(group, saved), len(records.get(group, ())))
-    )
+    groups = sorted(found.groups, key=lambda group: (_matches(group, saved), len(found.records.get(group, ()))))
     if len(groups) > 1:
         notes.append(
             f"The folder holds {len(groups)} studies (other data, splits or preparation); this report is about one of "
             "them. `isocapsnet compare` shows all."
         )
-    return list(records.get(groups[-1], ())), list(errors.get(groups[-1], ()))
-
-
-def _is_record(item: Record) -> bool:
-    """Whether a record holds the predictions of its job, one row of probabilities per test graph."""
-    try:
-        labels, test = (np.asarray(item[name], dtype=np.int64) for name in ("labels", "test"))
-        probabilities = np.asarray(item["probabilities"], dtype=np.float64)
-        n_classes, seconds = len(item["classes"]), sum(item["seconds"].values())
-        return bool(
-            _is_of_its_job(item)
-            and len(labels) > 0
-            and labels.shape == test.shape
-            and probabilities.shape == (len(labels), n_classes)
-            and np.isin(labels, range(n_classes)).all()
-            and np.isfinite([probabilities.sum(), seconds]).all()
-            and item["n_train"] > 0
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
-
-
-def _is_of_its_job(item: Record) -> bool:
-    """Whether a record or error has the key of its job; another version may have known other jobs."""
-    try:
-        job = Job(**item["job"])
-        return bool(job.key == item["key"] and job.to_json().keys() == item["job"].keys())
-    except (KeyError, TypeError, ValueError):
-        return False
+    return found.records.get(groups[-1], []), found.errors.get(groups[-1], [])
 
 
 def _matches(group: str, saved: Mapping[str, Any]) -> bool:
@@ -178,38 +129,30 @@ def _matches(group: str, saved: Mapping[str, Any]) -> bool:
     return bool(dataset == digest and same_protocol and saved.get("preparation", []) == preparation)
 
 
-def _read_data(folder: Path, saved: Mapping[str, Any], digest: str, notes: list[str]) -> BrainGraphs | None:
+def _find_data(copies: DataCopies, digest: str, notes: list[str]) -> BrainGraphs | None:
     """The run's copy of the data with this digest; None, with a note, where it is not there."""
-    named = Path(str((saved.get("data") or {}).get("file", ""))).name
-    names = (named, f"{digest.removeprefix('sha256:')[:16]}.npz")
-    files = sorted(folder.glob("data/*.npz"))
-    path = next((file for file in files if file.name in names), files[0] if len(files) == 1 else None)
-    if path is None:
+    found = copies.find(digest)
+    notes += copies.problems
+    if found is not None:
+        return found[0]
+    if not copies.problems:
         notes.append("The folder holds no copy of the data, so subjects and regions have numbers instead of names.")
-        return None
-    try:
-        data = BrainGraphs.load(path)
-        data.digest()
-    except (InputError, OSError) as error:
-        notes.append(f"The folder's copy of the data cannot be used: {error}")
-        return None
-    return data
+    return None
 
 
 def _context(
     folder: Path, saved: Mapping[str, Any], data: BrainGraphs | None, items: Sequence[Record]
 ) -> dict[str, Any]:
-    """What ``results.json`` says beside the numbers; as much of it as can be known where it is missing."""
-    names = ("passport", "command", "versions", "protocol", "preparation", "detectable")
-    context = {name: saved[name] for name in names if name in saved}
+    """What ``results.json`` says beside the numbers, where that is about these records; else what can be known."""
     job = items[0]["job"]
-    if "passport" not in context:
-        context["passport"] = (
-            {"name": folder.resolve().name, "digest": job["dataset"]} if data is None else data.passport
-        )
+    context = {name: saved[name] for name in ("passport", "command", "protocol", "detectable") if name in saved}
+    if not _matches(group_of(items[0]), saved):
+        context = {}
+    if data is not None:
+        context["passport"] = data.passport
+    context.setdefault("passport", {"name": folder.resolve().name, "digest": job["dataset"]})
     context.setdefault("protocol", {**job["protocol"], "repeats": 1 + max(item["job"]["repeat"] for item in items)})
-    context.setdefault("preparation", list(job["preparation"]))
-    context.setdefault("versions", next((item["versions"] for item in items if "versions" in item), {}))
+    context["preparation"] = list(job["preparation"])
     return context
 
 
@@ -217,7 +160,7 @@ def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The passport as lines, with source and licence where the dataset is of the catalog."""
     try:
         lines = format_passport(passport)
-    except (KeyError, TypeError):
+    except (LookupError, TypeError, ValueError, AttributeError):  # of another version, or of another hand
         lines = [(name, str(value)) for name, value in passport.items() if isinstance(value, str | int) and value]
     entry = CATALOG.get(str(passport.get("name")))
     if entry is not None:
@@ -230,7 +173,7 @@ def _read_method(
 ) -> Method:
     """One row of the table with its fits."""
     found = [records[fold["key"]] for fold in row["folds"]]
-    job = next(item["job"] for item in [*found, *errors] if item in found or _is_of(item["job"], row["method"]))
+    job = (found or [item for item in [*records.values(), *errors] if _is_of(item["job"], row["method"])])[0]["job"]
     return Method(
         row=row,
         name=job["method"],
@@ -248,32 +191,19 @@ def _is_of(job: Mapping[str, Any], label: str) -> bool:
 
 def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
     """A record with the artifacts beside it; a damaged artifact is left out with a note."""
-    history, warnings = (_read_json(artifacts / name) for name in ("history.json", "warnings.json"))
-    templates = None
-    try:
-        with np.load(artifacts / "templates.npz", allow_pickle=False) as archive:
-            templates = archive["templates"]
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
-        notes.append(f"artifacts/{record['key'][:12]}.../templates.npz cannot be read ({error}).")
+    parts: dict[str, Any] = {}
+    for name, read in (("history", read_history), ("templates", read_templates), ("warnings", read_warnings)):
+        try:
+            parts[name] = read(artifacts)
+        except DamagedError as error:
+            notes.append(f"The {name} in artifacts/{record['key']} cannot be used: the file {error}.")
     return Fit(
         repeat=record["job"]["repeat"],
         fold=record["job"]["fold"],
         labels=np.asarray(record["labels"], dtype=np.int64),
         probabilities=np.asarray(record["probabilities"], dtype=np.float64),
-        settings=record.get("settings") or {},
+        settings=record["settings"],
         seconds=record["seconds"],
-        peak_memory=record.get("peak_memory"),
-        history=[epoch for epoch in history if isinstance(epoch, dict)] if isinstance(history, list) else (),
-        templates=templates,
-        warnings=[str(message) for message in warnings] if isinstance(warnings, list) else (),
+        peak_memory=record["peak_memory"],
+        **parts,
     )
-
-
-def _read_json(path: Path) -> Any:
-    """The JSON in a file; None where there is none."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None

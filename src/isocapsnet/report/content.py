@@ -234,6 +234,11 @@ class Content:
         return str(self.results["passport"].get("name") or "unnamed data")
 
     @property
+    def sites(self) -> str:
+        """Which sites the scores are about, as a sentence; empty where folds are not sites."""
+        return str((self.results.get("sites") or {}).get("sentence", ""))
+
+    @property
     def n_jobs(self) -> int:
         """Jobs of the whole run, those of permutations and audits among them."""
         return sum(method.row["jobs"] for method in self.methods)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.benchmark.statistics import auc_variance
+from isocapsnet.benchmark.statistics import auc_variance, mean_variance
 from isocapsnet.report import figures
 from isocapsnet.report.content import Content, Method, Reconstructions
 from isocapsnet.report.evidence import Scene
@@ -51,7 +51,8 @@ def comparison(content: Content, metric: str = "roc_auc") -> Illustration:
 def folds(content: Content) -> Illustration:
     """One dot per fold."""
     scores = [np.array([_float(fold["roc_auc"]) for fold in method.row["folds"]]) for method in content.methods]
-    figure = figures.plot_folds([method.label for method in content.methods], scores)
+    means = [_float(method.row["metrics"]["roc_auc"]["mean"]) for method in content.methods]
+    figure = figures.plot_folds([method.label for method in content.methods], scores, means=means)
     ranges = [
         f"{method.label} {number(np.nanmin(values))} to {number(np.nanmax(values))}"
         for method, values in zip(content.methods, scores, strict=True)
@@ -60,7 +61,7 @@ def folds(content: Content) -> Illustration:
     return Illustration(
         "folds",
         figure,
-        "ROC AUC in each test fold; bars are means.",
+        f"ROC AUC in each test fold; bars are means{' weighted by subjects' if content.sites else ''}.",
         f"ROC AUC of single test folds: {'; '.join(ranges)}.",
     )
 
@@ -222,9 +223,13 @@ def _float(value: float | None) -> float:
 
 def _chance_band(content: Content) -> float | None:
     """Half the width in which an uninformative method's mean lies at least 95 times in 100."""
-    fits = max((method.fits for method in content.methods), key=len, default=())
-    if len(fits) < 2:
+    largest = max(content.methods, key=lambda method: len(method.fits), default=None)
+    if largest is None or len(largest.fits) < 2:
         return None
-    counts = [np.bincount(fit.labels, minlength=len(content.classes)) for fit in fits]
-    typical = np.median(counts, axis=0).astype(int).tolist()
-    return float(1.96 * np.sqrt(auc_variance(0.5, typical) * (1 / len(fits) + content.results["test_over_train"])))
+    counts = [np.bincount(fit.labels, minlength=len(content.classes)).tolist() for fit in largest.fits]
+    variances = [auc_variance(0.5, count) for count in counts]
+    n_defined = int(np.isfinite(variances).sum())
+    if n_defined < 2:
+        return None
+    variance = mean_variance(variances, [fold["weight"] for fold in largest.row["folds"]])
+    return float(1.96 * np.sqrt(variance * (1 / n_defined + content.results["test_over_train"])))

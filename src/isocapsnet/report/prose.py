@@ -99,6 +99,7 @@ def answer(content: Content) -> list[str]:
             else "No method beats every other one, so none is marked as the best."
         )
     sentences += _against_reference(content, rows)
+    sentences += [content.sites] if content.sites else []
     sentences += _power(content.results.get("detectable"))
     if content.n_failed:
         sentences.append(f"{content.n_failed} of {content.n_jobs} jobs failed, so part of the comparison is missing.")
@@ -123,7 +124,9 @@ def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _evidence(row: Mapping[str, Any]) -> str:
     """The number of test folds behind an interval, and the test against chance."""
-    words = [f"95 % interval over {len(row['folds'])} test folds"] if len(row["folds"]) > 1 else ["one test fold"]
+    n_folds, n_scored = len(row["folds"]), sum(fold.get("roc_auc", 0.0) is not None for fold in row["folds"])
+    counted = f"{n_scored} of {n_folds}" if n_scored < n_folds else f"{n_folds}"
+    words = [f"95 % interval over {counted} test folds"] if n_folds > 1 else ["one test fold"]
     if row["p_chance"] is not None:
         words.append(f"{p_value(row['p_chance'])} against chance")
     return ", ".join(words)
@@ -182,7 +185,7 @@ def protocol_text(content: Content) -> str:
         "paper": f"The {given} folds that come with the dataset."
         if given
         else f"Stratified {folds}-fold cross-validation.",
-        "leave-site-out": "Each site was the test set once, and training used the other sites alone.",
+        "leave-site-out": f"Sites were the test sets, and training used the other sites alone. {content.sites}".strip(),
     }
     words = [sentences.get(str(name), "The protocol is not on record.")]
     if protocol.get("inner_folds"):

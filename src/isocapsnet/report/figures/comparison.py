@@ -77,10 +77,17 @@ def plot_comparison(
 
 
 @styled
-def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, label: str = "ROC AUC") -> "Figure":
+def plot_folds(
+    names: Sequence[str],
+    scores: Sequence[ArrayLike],
+    *,
+    means: Sequence[float] | None = None,
+    label: str = "ROC AUC",
+) -> "Figure":
     """One dot per test fold and method, the mean as a bar; methods in the order given, the first on top.
 
-    ``scores`` holds for each method an array ``(n_folds,)``; NaN where the score is undefined in a fold.
+    ``scores`` holds for each method an array ``(n_folds,)``; NaN where the score is undefined in a fold. ``means``
+    (n_methods,) are given where folds have weights.
     """
     figure, (axis,) = new_figure(_WIDTH, 0.8 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0.5, color=MUTED, lw=0.9, ls="--", gid="chance")
@@ -91,7 +98,13 @@ def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, label: str 
         offsets = 0.26 * np.sin(2.4 * np.arange(len(known)))
         axis.plot(known, row + offsets, "o", ms=3.4, color=_BLUE, alpha=0.6, mew=0, gid=f"folds-{row}")
         if len(known):
-            axis.plot([known.mean()] * 2, [row - 0.33, row + 0.33], color=INK, lw=1.4, gid=f"mean-{row}")
+            axis.plot(
+                [known.mean() if means is None else means[row]] * 2,
+                [row - 0.33, row + 0.33],
+                color=INK,
+                lw=1.4,
+                gid=f"mean-{row}",
+            )
     list_on_y(axis, names)
     axis.set_xlabel(f"{label} of each test fold")
     return figure
