@@ -8,7 +8,7 @@ export MKL_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS ?= 2
 
-.PHONY: install demo test test-slow lint format bench browser clean
+.PHONY: install demo test test-slow fuzz lint format bench browser clean
 
 install: $(VENV)/.installed
 
@@ -35,6 +35,12 @@ test: install browser
 test-slow: install
 	$(BIN)/python -m pytest -m slow
 
+# Damaged inputs for every reader: make fuzz FUZZ_CASES=500 FORMATS=npz,mat5 ISOCAPSNET_CORPUS=FOLDER
+FUZZ_CASES ?= 10000
+fuzz: install
+	$(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) $(if $(FORMATS),--formats $(FORMATS)) \
+	  $(if $(ISOCAPSNET_CORPUS),--corpus $(ISOCAPSNET_CORPUS))
+
 lint: install
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
@@ -50,4 +56,4 @@ bench: install
 	$(BIN)/python benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache isocapsnet-results
+	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache isocapsnet-results fuzz-failures

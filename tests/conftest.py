@@ -1,4 +1,4 @@
-"""One thread per process, fixed examples, Ctrl-C, and the folder of real data."""
+"""One thread per process, fixed examples, Ctrl-C, and folders beside the checkout."""
 
 import os
 import signal
@@ -18,10 +18,21 @@ settings.load_profile("isocapsnet")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _beside(name: str) -> Path:
+    """A folder of files that are not part of a clone; tests that need it skip where it is not there."""
+    folder = Path(__file__).resolve().parents[1].parent / "shared" / name
+    if not folder.is_dir():
+        pytest.skip(f"the folder shared/{name} is not beside this checkout")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of real datasets beside the checkout; tests that need it skip where it is not there."""
-    folder = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("the folder of real datasets is not beside this checkout")
-    return folder
+    """Real datasets."""
+    return _beside("data")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Damaged files that made readers fail."""
+    return _beside("corpus")

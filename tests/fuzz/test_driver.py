@@ -1,0 +1,64 @@
+"""The driver notices all that a reader must not do, and a case is the same each time it is made."""
+
+import psutil
+import pytest
+
+from tests.fuzz.cases import write_case
+from tests.fuzz.driver import Worker, fuzz
+from tests.fuzz.formats import FORMATS, case, seeds_of
+from tests.fuzz.misbehaving import CONDUCTS
+
+
+@pytest.mark.parametrize(("conduct", "outcome"), CONDUCTS.items())
+def test_every_conduct_is_counted_as_what_it_is(impatient_worker: Worker, conduct: str, outcome: str) -> None:
+    name = f"tests.fuzz.misbehaving:formats.{conduct}"
+    # Only damage that leaves checksums alone must be noticed, so only it can be read wrongly.
+    numbers = [number for number in range(20) if case(name, number).must_match][:2]
+    tally = fuzz(name, numbers, [impatient_worker])
+    assert tally.outcomes == {outcome: 2}, dict(tally.examples)
+
+
+def test_a_worker_that_was_ended_leaves_no_process(impatient_worker: Worker) -> None:
+    fuzz("tests.fuzz.misbehaving:formats.hangs", [0], [impatient_worker])
+    assert not [p for p in psutil.Process().children(recursive=True) if str(impatient_worker.area) in p.cmdline()]
+
+
+def test_a_fault_of_the_suite_is_not_counted_as_one_of_a_reader(impatient_worker: Worker) -> None:
+    with pytest.raises(RuntimeError, match="no_such_way"):
+        impatient_worker.ask(folder=str(impatient_worker.area / "cwd"), source="", way="os:no_such_way", options={})
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("models", "records")])
+def test_a_case_depends_on_its_format_and_number_alone(name: str) -> None:
+    first = [case(name, number) for number in range(30)]
+    seeds_of.cache_clear()
+    assert [case(name, number) for number in range(30)] == first
+
+
+def test_one_damage_of_several_is_the_same_alone(tmp_path) -> None:
+    several = next(made for number in range(100) if (made := case("npy", number)).n_damages > 1)
+    number = next(number for number in range(100) if case("npy", number) == several)
+    alone = [case("npy", number, only) for only in range(several.n_damages)]
+    changed = [
+        {name: content for name, content in made.files.items() if several.seed.files.get(name) != content}
+        for made in alone
+    ]
+    together: dict = {}
+    for part in changed:
+        together |= part
+    assert together == {
+        name: content for name, content in several.files.items() if several.seed.files.get(name) != content
+    }
+    write_case(several.files, tmp_path / "given")
+    assert {path.name for path in (tmp_path / "given").iterdir()} == set(several.files)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_seed_is_read_in_every_way_until_it_is_damaged(worker: Worker, name: str, tmp_path) -> None:
+    worker.ask(format=name, number=0)  # the worker makes the seeds and keeps them
+    for number, seed in enumerate(seeds_of(name)):
+        folder = tmp_path / str(number)
+        write_case(seed.files, folder)
+        for way in dict.fromkeys(seed.ways):
+            answer = worker.ask(folder=str(folder), source=seed.source, way=way, options=seed.options[0])
+            assert answer["outcome"] == "read", (way, answer)
