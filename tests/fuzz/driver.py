@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,7 @@ from tests.fuzz.worker import OUTSIDE, empty
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = ("read", "refused")
 BAD = ("traceback", "signal", "hang", "memory", "left", "wrong", "unclear")
-_GLANCE_SECONDS = 0.05
+_GLANCE_SECONDS = 0.1
 _PREPARE_SECONDS = 600
 
 
@@ -117,7 +117,7 @@ class Worker:
     def _send(self, job: Mapping[str, Any], seconds: float, expected: str = "") -> dict[str, Any]:
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
-        started = time.monotonic()
+        started, before, delays = time.monotonic(), None, {}
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
@@ -126,7 +126,11 @@ class Worker:
         while not select.select([process.stdout], [], [], _GLANCE_SECONDS)[0]:
             if self._memory(process) > self.limits.memory:
                 return {"outcome": "memory", "detail": self._where(process)}
-            if time.monotonic() - started > seconds:
+            delays |= _delays(process)
+            before = dict(delays) if before is None else before
+            # A busy machine is no hang.
+            waited = sum(delay - before.get(pid, 0.0) for pid, delay in delays.items())
+            if time.monotonic() - started - waited > seconds:
                 return {"outcome": "hang", "detail": self._where(process)}
         line = process.stdout.readline()
         if not line.endswith("\n"):
@@ -139,12 +143,9 @@ class Worker:
     def _memory(self, process: subprocess.Popen[str]) -> int:
         """The most that any one of the worker's processes has now."""
         found = [0]
-        try:
-            whole = psutil.Process(process.pid)
-            for one in (whole, *whole.children(recursive=True)):
+        for one in _family(process):
+            with suppress(psutil.Error):  # it ended while we looked
                 found.append(one.memory_info().rss)
-        except psutil.Error:
-            pass  # it ended while we looked
         return max(found)
 
     def _died(self, process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -153,9 +154,12 @@ class Worker:
         return {"outcome": "signal", "detail": f"{name} {self._line()}"}
 
     def _where(self, process: subprocess.Popen[str]) -> str:
-        """Where in the package the worker is."""
+        """Where in the package the worker is, if it says so soon."""
         process.send_signal(signal.SIGUSR1)
-        time.sleep(_GLANCE_SECONDS)
+        for _ in range(10):
+            time.sleep(_GLANCE_SECONDS)
+            if (self.area / "crash").stat().st_size:
+                break
         return self._line()
 
     def _line(self) -> str:
@@ -169,16 +173,9 @@ class Worker:
     def _end(self) -> None:
         """Kill the worker and all that it started, and clean up behind it."""
         if self._process is not None:
-            try:
-                processes = [psutil.Process(self._process.pid)]
-                processes += processes[0].children(recursive=True)
-            except psutil.NoSuchProcess:
-                processes = []
-            for process in processes:
-                try:
+            for process in _family(self._process):
+                with suppress(psutil.NoSuchProcess):
                     process.kill()
-                except psutil.NoSuchProcess:
-                    continue
             self._process.wait()
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None and not stream.closed:
@@ -187,6 +184,24 @@ class Worker:
         for name in OUTSIDE:
             empty(self.area / name)
         shutil.rmtree(self.area / "given", ignore_errors=True)
+
+
+def _family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """A process and all that it started; empty when it has ended."""
+    try:
+        parent = psutil.Process(process.pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _delays(process: subprocess.Popen[str]) -> dict[int, float]:
+    """Seconds that each of a worker's processes has waited for a core that others had, where the system says so."""
+    found = {}
+    for one in _family(process):
+        with suppress(OSError):
+            found[one.pid] = int(Path(f"/proc/{one.pid}/schedstat").read_text().split()[1]) / 1e9
+    return found
 
 
 @dataclass

@@ -13,6 +13,8 @@ from isocapsnet import BrainGraphs, InputError, load_graphs
 from isocapsnet.cli import main
 from isocapsnet.datasets.readers import ReadOptions, examine_graphs
 
+#: Bytes that may be read into memory, where a function or command can be told.
+_READ_LIMIT = 2_000_000_000
 #: What a command may print about one input.
 _MOST_CHARACTERS = 20_000
 
@@ -49,14 +51,14 @@ def _use_graphs(data: BrainGraphs) -> str:
     return content.hexdigest()
 
 
-def _absolute(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the table of participants where it is."""
-    table = options.get("participants")
-    return {**options, "participants": path / table} if table else dict(options)
+def _complete(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the table of participants where it is, and the limit."""
+    table = {"participants": path / options["participants"]} if "participants" in options else {}
+    return {**options, **table, "read_limit": _READ_LIMIT}
 
 
 def _load_graphs(path: Path, options: Mapping[str, Any]) -> str:
-    return _use_graphs(load_graphs(path, **_absolute(path, options)))
+    return _use_graphs(load_graphs(path, **_complete(path, options)))
 
 
 def _load(path: Path, options: Mapping[str, Any]) -> str:
@@ -64,7 +66,7 @@ def _load(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def _examine_graphs(path: Path, options: Mapping[str, Any]) -> str:
-    data, findings = examine_graphs(path, ReadOptions(**_absolute(path, options)))
+    data, findings = examine_graphs(path, ReadOptions(**_complete(path, options)))
     if findings.errors or data is None:
         raise InputError(findings.errors[0])
     return _use_graphs(data)
@@ -72,8 +74,9 @@ def _examine_graphs(path: Path, options: Mapping[str, Any]) -> str:
 
 def _check_data(path: Path, options: Mapping[str, Any]) -> str:
     arguments = ["data", "check", str(path)]
-    for name, value in _absolute(path, options).items():
-        arguments += [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
+    for name, value in _complete(path, options).items():
+        if name != "read_limit":
+            arguments += [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
     return _command(arguments)
 
 
