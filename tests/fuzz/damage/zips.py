@@ -204,7 +204,7 @@ def _add_extra(members: Members, rng: Random) -> None:
 
 def _bomb(members: Members, rng: Random) -> None:
     """A member of zeros, declared as it is or as something small."""
-    if rng.random() > 0.05:
+    if rng.random() > 0.03:
         _change_content(members, rng)
         return
     shape = rng.choice(("(3, 11585, 11585)", f"({_BOMB_BYTES // 8},)", "(4, 5, 5)"))
