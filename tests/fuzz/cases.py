@@ -49,7 +49,7 @@ def make_case(name: str, number: int, seeds: list[Seed], only: int | None = None
         # Each damage has its own random numbers, so that it is the same without the others.
         own = Random(f"{name} {number} {i}")
         if only is None or only == i:
-            if own.random() < 0.04:
+            if own.random() < 0.05:
                 own.choice(_DAMAGES_TO_FILES)(files, target, own)
                 are_noticed.append(False)
             else:
@@ -142,7 +142,7 @@ def _add(files: Files, target: str, rng: Random) -> None:
 
 
 def _become_odd(files: Files, target: str, rng: Random) -> None:
-    if rng.random() < 0.9:
+    if rng.random() < 0.7:
         files[target] = rng.choice(
             (Odd("folder"), Odd("link", "nowhere"), Odd("link", PurePosixPath(target).name), Odd("link", "/dev/null"))
         )

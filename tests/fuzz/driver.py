@@ -101,7 +101,7 @@ class Worker:
         environment = {
             **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")},
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH"), str(ROOT / "src")])),
             "ISOCAPSNET_CACHE": folders["cache"],
             "TMPDIR": folders["tmp"],
             "HOME": folders["home"],
