@@ -137,7 +137,9 @@ def test_continuous_targets_are_refused_wherever_they_come_from(tmp_path, ages):
         BrainGraphs(data.adjacency, ages)
 
 
-@pytest.mark.parametrize("classes", [[0, 1, 2] * 4, [1.0, 2.0] * 6, [10 * i for i in range(11)] * 3, ["1", "a", "2"] * 4])
+@pytest.mark.parametrize(
+    "classes", [[0, 1, 2] * 4, [1.0, 2.0] * 6, [10 * i for i in range(11)] * 3, ["1", "a", "2"] * 4]
+)
 def test_numbers_that_name_classes_are_labels(classes):
     assert len(BrainGraphs(np.zeros((len(classes), 3, 3)), classes).label_names) == len(set(classes))
 

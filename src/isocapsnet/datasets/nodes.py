@@ -24,8 +24,8 @@ def match_nodes(data: BrainGraphs, n_nodes: int | None, nodes: Sequence[str] | N
     if place.keys() != {*nodes} or len(place) != len(nodes):
         others = [name for name in place if name not in {*nodes}]
         raise InputError(
-            f"{data.name or 'The data'} has other nodes ({list_some(others, 3)}) than needed ({list_some(nodes, 3)}); use "
-            "data of the same regions, and the same --atlas."
+            f"{data.name or 'The data'} has other nodes ({list_some(others, 3)}) than needed ({list_some(nodes, 3)}); "
+            "use data of the same regions, and the same --atlas."
         )
     order = [place[name] for name in nodes]
     coordinates = data.atlas.coordinates
