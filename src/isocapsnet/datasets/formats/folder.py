@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings) -> Study
         except InputError as error:
             findings.errors.append(str(error))
     contents = [scan.content for scan in scans if scan.content is not None]
+    if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
+        options = replace(options, kind="edges")
     kind, contents = recognise(contents, options.kind, findings) if contents else ("graphs", [])
     kept = {id(content) for content in contents}
     scans = [scan for scan in scans if id(scan.content) in kept]
@@ -161,13 +163,13 @@ def _read_content(path: Path, source: str) -> Content:
     edges = find_edges(grid)
     if suffix in _EDGE_LISTS and edges is None:
         raise InputError(f"{path.name} is no edge list: rows of two nodes and, optionally, a weight are needed.")
+    if edges is not None and (suffix in _EDGE_LISTS or edges.is_titled):
+        return Content(source, edges=edges)
     try:
-        table = None if suffix in _EDGE_LISTS else parse_matrix(grid)
+        table = parse_matrix(grid)
     except InputError:
         if edges is None:
             raise
-        table = None
-    if table is None:
         return Content(source, edges=edges)
     return Content(source, table.values, table.names, table.row_names is not None, edges)
 
