@@ -203,14 +203,14 @@ def _make_study(scans: list[_Scan], kind: Kind, options: ReadOptions, findings: 
     if contents:
         name = _stem(scans[0].path)
         study.atlas_name = _entity(name, "atlas") or _entity(name, "seg") or ""
-    if kind == "edges":
+    if kind == "edges" and contents:
         try:
             lists = [content.edges for content in contents if content.edges is not None]
             study.matrices, names, study.is_directed = build_graphs(lists, options, findings)
             study.node_names = [names] * len(lists)
         except InputError as error:
             findings.errors.append(str(error))
-    elif options.index_base is not None or options.directed is not None:
+    elif kind != "edges" and (options.index_base is not None or options.directed is not None):
         findings.errors.append(
             "--index-base and --directed are for edge lists, and the files are none; leave them out."
         )
