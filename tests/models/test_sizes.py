@@ -52,8 +52,10 @@ def test_any_sequence_of_sizes_fits_saves_and_loads_alike(method, name, default,
 @pytest.mark.parametrize(("method", "name", "default"), SIZES)
 @pytest.mark.parametrize(
     "sizes",
-    [4, None, "43", b"43", (4, 0), (4, -1), (4.0, 3), (4, True), (4, "3"), ((4,), 3), {4: 3}, [1] * 101]
-    + [np.array(4), np.array([[4, 3]]), np.array([4.0, 3.0])],
+    [
+        *(4, None, "43", b"43", (4, 0), (4, -1), (4.0, 3), (4, True), (4, "3"), ((4,), 3), {4: 3}, [1] * 101),
+        *(np.array(4), np.array([[4, 3]]), np.array([4.0, 3.0])),
+    ],
     ids=str,
 )
 def test_anything_else_is_refused_in_a_sentence_that_names_the_parameter(method, name, default, sizes):
