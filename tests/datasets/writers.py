@@ -1,6 +1,7 @@
 """One BrainGraphs written in every format that is read: what other tools would have left on disk."""
 
 import pickle
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -158,6 +159,32 @@ def write_graphml(data: BrainGraphs, folder: Path) -> Path:
             ElementTree.SubElement(edge, "data", key="d1").text = repr(float(graph[i, j]))
         ElementTree.ElementTree(root).write(folder / f"sub-{subject}.graphml")
     write_participants(data, folder / "participants.csv", sep=",")
+    return folder
+
+
+def write_edge_lists(
+    data: BrainGraphs,
+    folder: Path,
+    *,
+    nodes: Sequence[str] | None = None,
+    base: int = 0,
+    both: bool = False,
+    weighted: bool = True,
+    header: str = "",
+    separator: str = ",",
+    suffix: str = ".csv",
+    order: Callable[[list[str]], list[str]] = list,
+) -> Path:
+    """One file of source, target and weight per subject, each pair once (upper triangle) or in both directions."""
+    folder.mkdir(parents=True)
+    names = nodes or [str(base + node) for node in range(data.n_nodes)]
+    for subject, graph in zip(data.subjects, data.adjacency, strict=True):
+        lines = [
+            separator.join([names[i], names[j], *([repr(float(graph[i, j]))] if weighted else [])])
+            for i, j in np.argwhere(graph if both else np.triu(graph)).tolist()
+        ]
+        (folder / f"sub-{subject}{suffix}").write_text("\n".join([*filter(None, [header]), *order(lines)]) + "\n")
+    write_participants(data, folder / "participants.tsv")
     return folder
 
 

@@ -137,11 +137,8 @@ def test_foreign_files_are_refused(tmp_path):
         ({"format": 2, "isocapsnet": "9.0"}, "saved by isocapsnet 9.0, which is newer"),
         ({"method": "oracle"}, "holds 'oracle' of isocapsnet"),
         ({"method_version": 99}, "holds 'linear' of isocapsnet"),
-        (
-            {"parameters": {"dict": [["speed", 3]]}},
-            "cannot be read by isocapsnet .*unexpected keyword argument 'speed'",
-        ),
-        ({"values": {"dict": []}}, "cannot be read by isocapsnet .*install that version, or fit the model again"),
+        ({"parameters": {"dict": [["speed", 3]]}}, "'speed'"),
+        ({"values": {"dict": []}}, "cannot be read by isocapsnet .* fit the model again"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused(tmp_path, change, sentence):

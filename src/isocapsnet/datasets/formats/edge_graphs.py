@@ -57,7 +57,7 @@ def _check_ends(lists: Sequence[EdgeList], options: ReadOptions) -> None:
     full = [one for one in lists if len(one.ends)]
     if not full:
         raise InputError(f"{lists[0].name} and the other edge lists have no edges at all.")
-    if options.kind == "edges" or full[0].has_header:
+    if options.kind == "edges" or full[0].is_titled:
         return
     sources, targets = ({str(node) for one in full for node in np.unique(one.ends[:, side])} for side in (0, 1))
     if sources.isdisjoint(targets):
@@ -66,7 +66,8 @@ def _check_ends(lists: Sequence[EdgeList], options: ReadOptions) -> None:
             "they may be no edge lists; say --kind edges or --kind series."
         )
     first = full[0].ends[0].tolist()
-    if full[0].ends.dtype.kind == "U" and sum(np.isin(one.ends, first).sum() for one in full) == 2 * len(full):
+    is_bare = full[0].ends.dtype.kind == "U" and not full[0].has_weights
+    if is_bare and sum(np.isin(one.ends, first).sum() for one in full) == 2 * len(full):
         raise InputError(
             f"The first line of {full[0].name} ({' '.join(first)}) may be a header or an edge; call its columns source "
             "and target, or say --kind edges."

@@ -19,13 +19,18 @@ _ENDS = re.compile(
 
 @dataclass(frozen=True)
 class EdgeList:
-    """The edges of one file: ``ends`` are whole numbers or names ``(n_edges, 2)``, ``lines`` where they stand."""
+    """The edges of one file: ``ends`` are whole numbers or names ``(n_edges, 2)``, ``lines`` where they stand.
+
+    ``is_titled`` says that a header calls the columns source and target, or the like; without a column of weights all
+    are 1.
+    """
 
     name: str
     ends: NDArray[Any]
     weights: NDArray[np.float64]
     lines: Sequence[int]
-    has_header: bool = False
+    is_titled: bool = False
+    has_weights: bool = True
 
 
 def find_edges(grid: Grid) -> EdgeList | None:
@@ -34,16 +39,17 @@ def find_edges(grid: Grid) -> EdgeList | None:
     width = len(rows[0])
     if width not in (2, 3) or any(len(row) != width for row in rows):
         return None
-    has_header = _has_header(rows)
+    is_titled = _is_titled(rows[0])
+    has_header = is_titled or _has_header(rows)
     rows, lines = rows[has_header:], lines[has_header:]
     if not rows:
-        return EdgeList(grid.name, np.empty((0, 2), dtype=np.int64), np.empty(0), (), True) if has_header else None
+        return EdgeList(grid.name, np.empty((0, 2), dtype=np.int64), np.empty(0), (), True) if is_titled else None
     ends = _parse_ends(rows)
     try:
         weights = np.ones(len(rows)) if width == 2 else parse_numbers(grid.name, [row[2:] for row in rows], lines)[:, 0]
     except InputError:
         return None
-    return None if ends is None else EdgeList(grid.name, ends, weights, lines, has_header)
+    return None if ends is None else EdgeList(grid.name, ends, weights, lines, is_titled, width == 3)
 
 
 def edges_of_matrix(name: str, matrix: NDArray[Any]) -> EdgeList | None:
@@ -65,11 +71,13 @@ def _without_index(grid: Grid) -> tuple[list[list[str]], list[int]]:
     return grid.rows, grid.lines
 
 
+def _is_titled(first: list[str]) -> bool:
+    return all(_ENDS.fullmatch(re.sub(r"[\W_]", "", cell.lower())) for cell in first[:2])
+
+
 def _has_header(rows: list[list[str]]) -> bool:
-    """Whether the first row holds titles: usual ones, no number for a weight, or texts above whole numbers."""
+    """Whether the first row holds unusual titles: no number for a weight, or texts above whole numbers."""
     first = rows[0]
-    if all(_ENDS.fullmatch(re.sub(r"[\W_]", "", cell.lower())) for cell in first[:2]):
-        return True
     if len(first) == 3 and not is_number(first[2]):
         return True
     body = [cell for row in rows[1:] for cell in row[:2]]

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,8 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
         except InputError as error:
             findings.errors.append(str(error))
     contents = [scan.content for scan in scans if scan.content is not None]
+    if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
+        options = replace(options, kind="edges")
     kind, contents = recognise(contents, options.kind, findings) if contents else ("graphs", [])
     kept = {id(content) for content in contents}
     scans = [scan for scan in scans if id(scan.content) in kept]
@@ -162,13 +164,13 @@ def _read_content(path: Path, source: str, limit: ReadLimit) -> Content:
     edges = find_edges(grid)
     if suffix in _EDGE_LISTS and edges is None:
         raise InputError(f"{path.name} is no edge list: rows of two nodes and, optionally, a weight are needed.")
+    if edges is not None and (suffix in _EDGE_LISTS or edges.is_titled):
+        return Content(source, edges=edges)
     try:
-        table = None if suffix in _EDGE_LISTS else parse_matrix(grid)
+        table = parse_matrix(grid)
     except InputError:
         if edges is None:
             raise
-        table = None
-    if table is None:
         return Content(source, edges=edges)
     return Content(source, table.values, table.names, table.row_names is not None, edges)
 
@@ -199,14 +201,14 @@ def _make_study(scans: list[_Scan], kind: Kind, options: ReadOptions, findings: 
     if contents:
         name = _stem(scans[0].path)
         study.atlas_name = _entity(name, "atlas") or _entity(name, "seg") or ""
-    if kind == "edges":
+    if kind == "edges" and contents:
         try:
             lists = [content.edges for content in contents if content.edges is not None]
             study.matrices, names, study.is_directed = build_graphs(lists, options, findings)
             study.node_names = [names] * len(lists)
         except InputError as error:
             findings.errors.append(str(error))
-    elif options.index_base is not None or options.directed is not None:
+    elif kind != "edges" and (options.index_base is not None or options.directed is not None):
         findings.errors.append(
             "--index-base and --directed are for edge lists, and the files are none; leave them out."
         )

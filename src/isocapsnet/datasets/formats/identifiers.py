@@ -3,10 +3,11 @@
 import itertools
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from isocapsnet.datasets.labels import is_missing
+from isocapsnet.datasets.labels import MISSING
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
@@ -29,7 +30,7 @@ class Run:
 
 def tokenize(name: str) -> Tokens:
     """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
-    return tuple(itertools.chain.from_iterable(_parts(name)))
+    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(_plain(name))])
 
 
 def is_rounded(identifier: str) -> bool:
@@ -42,20 +43,32 @@ def clean_identifiers(cells: Sequence[str]) -> list[str]:
 
     A column that a spreadsheet has turned into numbers (50952.0) holds the whole numbers before the point.
     """
-    present = {cell for cell in cells if not is_missing(cell)}
+    present = {cell for cell in {*cells} if cell.lower() not in MISSING}
     if present and all(map(_FLOAT.fullmatch, present)):
         return [re.split("[.,]", cell)[0] if cell in present else "" for cell in cells]
     return [cell.removeprefix("sub-") if cell in present else "" for cell in cells]
 
 
-def index_identifiers(identifiers: Sequence[str], wanted: Collection[Tokens] | None = None) -> dict[Tokens, list[int]]:
-    """The rows of each identifier, or of those that are wanted."""
-    keys = {identifier: tokenize(identifier) for identifier in {*identifiers}}
+def index_identifiers(identifiers: Sequence[str], wanted: Collection[Tokens]) -> dict[Tokens, list[int]]:
+    """The rows of each identifier that is wanted."""
+    keys = {one: tokens for one in {*identifiers} if (tokens := tokenize(one)) in wanted}
     rows: dict[Tokens, list[int]] = {}
     for row, identifier in enumerate(identifiers):
-        if (key := keys[identifier]) and (wanted is None or key in wanted):
-            rows.setdefault(key, []).append(row)
+        if identifier in keys:
+            rows.setdefault(keys[identifier], []).append(row)
     return rows
+
+
+def find_repeated(identifiers: Sequence[str]) -> list[list[int]]:
+    """The rows of each identifier that is there more than once, in any writing: sub-1 and sub-01 are one."""
+    keys = [" ".join(tokenize(identifier)) for identifier in identifiers]
+    counts = Counter(filter(None, keys))
+    rows: dict[str, list[int]] = {}
+    if len(counts) < counts.total():
+        for row, key in enumerate(keys):
+            if counts[key] > 1:
+                rows.setdefault(key, []).append(row)
+    return list(rows.values())
 
 
 def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
@@ -79,13 +92,17 @@ def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
     return runs
 
 
-def _parts(name: str) -> list[Tokens]:
-    """The words and numbers between punctuation; in a BIDS name only those of the subject's entity."""
-    entity = _SUBJECT.search(name)
+def _plain(name: str) -> str:
+    """A name in lower case and in one of its Unicode forms; of a BIDS name only the subject's entity."""
+    entity = _SUBJECT.search(name) if "sub-" in name else None
     text = (entity[1] if entity else name).lower()
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    parts = (_WORDS.findall(part) for part in re.split(r"[\W_]+", text))
-    return [tuple(word.lstrip("0") or "0" if word.isdigit() else word for word in part) for part in parts if part]
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _parts(name: str) -> list[Tokens]:
+    """The words and numbers of each part between punctuation."""
+    parts = map(tokenize, re.split(r"[\W_]+", _plain(name)))
+    return [part for part in parts if part]
 
 
 def _runs_of(name: str, words: Tokens) -> Iterator[Run]:

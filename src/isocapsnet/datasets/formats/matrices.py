@@ -123,6 +123,8 @@ def _as_float(cell: str) -> float:
 def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     """Whether the first row is a header and the first column an index, in a grid that holds numbers alone."""
     first, n_rows, n_columns = rows[0], len(rows), len(rows[0])
+    if n_rows == 1:
+        return False, False
     if first[0] == "" and n_columns > 1 and _are_codes(first[1:]) and _are_codes([row[0] for row in rows[1:]]):
         is_diagonal = n_rows == n_columns and all(
             row[place] == "" for place, row in enumerate(rows) if place < len(row)

@@ -5,7 +5,7 @@ A file must never get another subject's row: where names allow two answers, the 
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +16,7 @@ from isocapsnet.datasets.formats.identifiers import (
     Run,
     Tokens,
     clean_identifiers,
+    find_repeated,
     find_runs,
     index_identifiers,
     is_rounded,
@@ -58,7 +59,11 @@ class Participants:
         self.path = path
         self.table = read_table(path)
         self._runs = find_runs(file_names)
-        self.id_column = self._choose(file_names)
+        wanted = {run.tokens for runs in self._runs.values() for run in runs}
+        indexes = {
+            name: index_identifiers(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
+        }
+        self.id_column = self._choose(indexes, file_names)
         ids = self.table.column(self.id_column)
         if rounded := next(filter(is_rounded, ids), None):
             raise InputError(
@@ -66,15 +71,11 @@ class Participants:
                 "rounded; restore the identifiers."
             )
         self._ids = clean_identifiers(ids)
-        self._rows = index_identifiers(self._ids)
+        self._rows = indexes[self.id_column]
         self._check_places()
 
-    def _choose(self, file_names: Sequence[str]) -> str:
+    def _choose(self, indexes: Mapping[str, Mapping[Tokens, list[int]]], file_names: Sequence[str]) -> str:
         """The column that names most files; refused where another column names them as well but otherwise."""
-        wanted = {run.tokens for runs in self._runs.values() for run in runs}
-        indexes = {
-            name: index_identifiers(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
-        }
         found = {column: {name: self._match(name, index) for name in file_names} for column, index in indexes.items()}
         scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in found.items()}
         best = max(scores, key=lambda column: (scores[column], -_rank(column)))
@@ -127,8 +128,7 @@ class Participants:
         return [
             f"{self.path.name} lists {' and '.join(map(repr, sorted({self._ids[row] for row in rows})[:3]))} "
             f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
-            for rows in self._rows.values()
-            if len(rows) > 1
+            for rows in find_repeated(self._ids)
         ]
 
     def find(self, file_name: str) -> int | None:
@@ -145,8 +145,7 @@ class Participants:
 
     def without(self, rows: Collection[int | None]) -> list[str]:
         """The subjects of the table that are in none of these rows."""
-        listed = [row for rows_of_subject in self._rows.values() for row in rows_of_subject]
-        return [self.identifier(row) for row in sorted(listed) if row not in rows]
+        return [identifier for row, identifier in enumerate(self._ids) if identifier and row not in rows]
 
     def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
         """A column for the subjects in ``rows``; empty text for a missing value and for a subject not in the table."""
