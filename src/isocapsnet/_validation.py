@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._safe_text import printable
+
 # Values per step of a streaming pass: 32 MB of float32, whatever the size of the array behind it.
 _CHUNK_VALUES = 8_000_000
 
 
 class InputError(ValueError):
-    """Input that cannot be used, said in one sentence."""
+    """Input that cannot be used, said in one sentence: one line, of what can be seen, not too long."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable(sentence))
 
 
 def iter_chunks(X: NDArray[Any], chunk_values: int = _CHUNK_VALUES) -> Iterator[tuple[int, NDArray[Any]]]:

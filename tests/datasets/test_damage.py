@@ -78,8 +78,8 @@ def test_an_array_that_is_there_twice_is_refused(tmp_path):
 
 def test_a_member_that_expands_beyond_the_limit_is_refused_before_it_is_read(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", adjacency=np.zeros((400, 100, 100)))
-    with pytest.raises(InputError, match=r"adjacency declares 32 MB .* limit is 10 MB"):
-        load_graphs(tmp_path / "bomb.npz", read_limit=10_000_000)
+    with pytest.raises(InputError, match=r"adjacency needs 32 MB.* read limit of 30 MB"):
+        load_graphs(tmp_path / "bomb.npz", read_limit=30_000_000)
     assert len(load_graphs(tmp_path / "bomb.npz", read_limit=100_000_000)) == 400
 
 
@@ -197,7 +197,7 @@ def test_graphml_of_more_nodes_than_the_limit_is_refused_before_the_matrix_is_ma
     nodes = "".join(f'<node id="{i}"/>' for i in range(2000))
     (tmp_path / "sub-1.graphml").write_text(f"<graphml><graph>{nodes}</graph></graphml>")
     with pytest.raises(InputError, match=r"32 MB"):
-        load_graphs(tmp_path, read_limit=20_000_000)
+        load_graphs(tmp_path, read_limit=60_000_000)
 
 
 # -- MATLAB and HDF5 ---------------------------------------------------------------------------------------------
@@ -296,3 +296,21 @@ def test_a_pickle_bomb_is_refused(tmp_path, content):
     (tmp_path / "fold_1").write_bytes(content)
     with pytest.raises(InputError, match="fold_1"):
         load_graphs(tmp_path)
+
+
+# -- text --------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_file_that_would_not_fit_into_memory_is_refused_before_it_is_read(tmp_path):
+    with (tmp_path / "p1.csv").open("wb") as file:
+        file.truncate(1 << 34)
+    with pytest.raises(InputError, match=r"p1\.csv needs"):
+        load_graphs(tmp_path, read_limit=2_000_000_000)
+
+
+def test_a_refusal_is_one_line_of_what_can_be_seen(tmp_path):
+    (tmp_path / "a\x1b[31m\n.npy").write_bytes(b"no array")
+    with pytest.raises(InputError) as caught:
+        load_graphs(tmp_path)
+    assert str(caught.value).isprintable()
+    assert len(str(InputError("x" * 10**6))) < 2000

@@ -83,9 +83,11 @@ def test_a_plain_script_without_a_main_guard_can_read_graphs(tmp_path):
 
 
 def test_the_limit_counts_all_that_was_read(path):
-    limit = ReadLimit(200)
+    limit = ReadLimit(600)
     parse("mat", path, limit)
-    with pytest.raises(InputError, match=r"subject-7\.mat.* declares 128 bytes .* limit is 200 bytes of which 128"):
+    with pytest.raises(
+        InputError, match=r"subject-7\.mat.* needs 128 bytes.* 600 bytes .* 200 bytes .* 128 bytes are used"
+    ):
         parse("mat", path, limit)
 
 

@@ -71,7 +71,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Whether nodes of edge lists count from 0 or from 1.",
         ),
         click.option("--directed/--undirected", default=None, help="Whether edges of edge lists have a direction."),
-        click.option("--read-limit", type=Bytes(), help="Data that may be read into memory (half of what is free)."),
+        click.option("--read-limit", type=Bytes(), help="Memory that reading may take (what is free)."),
     ]
     for option in reversed(options):
         command = option(command)

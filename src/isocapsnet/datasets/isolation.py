@@ -40,22 +40,25 @@ class ReadLimit:
     Parameters
     ----------
     n_bytes : int, optional
-        The default is half of the memory that is free now.
+        Memory that reading may take; the default is what is free now. Data may fill a third of it, because they are
+        held twice while they are put together.
     used : int
         Bytes that count already.
     """
 
     def __init__(self, n_bytes: int | None = None, used: int = 0) -> None:
-        self.total = psutil.virtual_memory().available // 2 if n_bytes is None else n_bytes
+        self.n_bytes = psutil.virtual_memory().available if n_bytes is None else n_bytes
+        self.total = self.n_bytes // 3
         self.left = self.total - used
 
     def check(self, n_bytes: int, where: str) -> None:
         """Refuse what would not fit, before it is allocated."""
         if n_bytes > self.left:
-            already = f" of which {_size(self.total - self.left)} are used" if self.left < self.total else ""
+            already = f", of which {_size(self.total - self.left)} are used" if self.left < self.total else ""
             raise InputError(
-                f"{where} declares {_size(n_bytes)} of data, but the limit is {_size(self.total)}{already}; if the "
-                "data are meant to be that large, raise read_limit (--read-limit)."
+                f"{where} needs {_size(n_bytes)}, but a read limit of {_size(self.n_bytes)} leaves room for "
+                f"{_size(self.total)} of data{already}; if the data are meant to be that large, raise read_limit "
+                "(--read-limit)."
             )
 
     def take(self, n_bytes: int, where: str) -> None:
@@ -75,7 +78,7 @@ def parse(parser: str, path: Path, limit: ReadLimit, **options: Any) -> Parsed:
         "parser": parser,
         "path": str(path.absolute()),
         "options": options,
-        "limit": [limit.total, limit.total - limit.left],
+        "limit": [limit.n_bytes, limit.total - limit.left],
         "seconds": _CPU_SECONDS + path.stat().st_size / _CPU_BYTES_PER_SECOND,
     }
     with _LOCK:

@@ -58,7 +58,7 @@ def _has_request() -> bool:
 def _run(request: dict[str, Any], path: Path) -> Parsed:
     parser: Callable[..., Parsed] = pkgutil.resolve_name(PARSERS.get(request["parser"], request["parser"]))
     limit = ReadLimit(*request["limit"])
-    _set_limits(limit.left, request["seconds"])
+    _set_limits(limit.n_bytes, request["seconds"])
     return parser(path, limit, **request["options"])
 
 

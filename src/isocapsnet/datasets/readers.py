@@ -82,8 +82,8 @@ def load_graphs(
         The names of the nodes in the order in which they are needed, such as those that a model was fitted to. Data
         with other names are refused.
     read_limit : int, optional
-        Bytes of arrays that may be read into memory; files that declare more are refused before anything is allocated.
-        The default is half of the free memory. Arrays that are mapped from an ``.npz`` do not count.
+        Bytes of memory that reading may take; files that declare more data than a third of it are refused before
+        anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
 
     Raises
     ------

@@ -93,5 +93,5 @@ def _parse_ends(rows: list[list[str]]) -> NDArray[Any] | None:
         if not all(map(is_whole, cells)):
             is_padded = any(is_whole(cell) and str(int(float(cell))) != cell for cell in cells)
             return None if is_padded else np.array(cells, dtype=np.str_).reshape(-1, 2)
-    numbers = [int(float(cell)) for cell in cells]
-    return np.array(numbers, dtype=np.int64).reshape(-1, 2) if max(numbers) < 2**53 else None
+    numbers = np.array([float(cell) for cell in cells]).reshape(-1, 2)
+    return numbers.astype(np.int64) if numbers.max() < 2**53 else None

@@ -46,7 +46,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     """Read every subject's file and join it with the participants table."""
     table = options.participants or find_table(folder)
     paths = _find_files(folder, table, options, findings)
-    participants = Participants(table, [_stem(path) for path in paths]) if table else None
+    participants = Participants(table, [_stem(path) for path in paths], limit) if table else None
     columns = [None if options.target in _NAME_TARGETS else options.target, options.site, *(options.covariates or ())]
     if participants is None and any(columns):
         raise InputError(
@@ -160,7 +160,7 @@ def _read_content(path: Path, source: str, limit: ReadLimit) -> Content:
         return Content(
             source, matrix, node_names, edges=edges_of_matrix(source, matrix) if node_names is None else None
         )
-    grid = read_grid(path)
+    grid = read_grid(path, limit)
     edges = find_edges(grid)
     if suffix in _EDGE_LISTS and edges is None:
         raise InputError(f"{path.name} is no edge list: rows of two nodes and, optionally, a weight are needed.")

@@ -131,7 +131,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
         )
         return (False, False) if is_diagonal else (True, True)
     is_header = n_columns > 1 and _are_codes(first)
-    is_index = n_columns > 1 and _is_numbering([row[0] for row in rows])
+    is_index = n_columns > 1 and all(rows) and _is_numbering([row[0] for row in rows])
     if not (is_header or is_index) or any(len(row) != n_columns or not all(map(is_number, row)) for row in rows):
         return False, False
     if n_rows == n_columns and not _is_symmetric(rows):

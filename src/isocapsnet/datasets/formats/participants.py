@@ -23,6 +23,7 @@ from isocapsnet.datasets.formats.identifiers import (
 )
 from isocapsnet.datasets.formats.tables import read_table
 from isocapsnet.datasets.formats.text import is_number, parse_numbers
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.labels import is_missing
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
@@ -53,11 +54,12 @@ class Participants:
     path : Path
     file_names : sequence of str
         Names of the subjects' files without extension.
+    limit : ReadLimit, optional
     """
 
-    def __init__(self, path: Path, file_names: Sequence[str]) -> None:
+    def __init__(self, path: Path, file_names: Sequence[str], limit: ReadLimit | None = None) -> None:
         self.path = path
-        self.table = read_table(path)
+        self.table = read_table(path, limit)
         self._runs = find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
         indexes = {

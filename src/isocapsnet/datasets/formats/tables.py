@@ -14,6 +14,7 @@ from pathlib import Path
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.text import find_delimiter, read_text
+from isocapsnet.datasets.isolation import ReadLimit
 
 # By delimiter, others that may not separate every row just as well.
 _RIVALS = {",": ";\t", ";": "\t"}
@@ -43,13 +44,13 @@ class Table:
         return cells
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, limit: ReadLimit | None = None) -> Table:
     """Split a table into its columns.
 
     The header decides the delimiter: the first of tab, semicolon and comma that it has, else blanks. Blank lines are
     skipped. A header cell without a name is called by its position: "column 1".
     """
-    text = read_text(path)
+    text = read_text(path, limit)
     if not text.strip():
         raise InputError(f"{path.name} is empty.")
     delimiter = find_delimiter(text.lstrip("\n ").split("\n", 1)[0])

@@ -14,8 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.labels import MISSING
 
+# Memory that a character takes at most, once it is part of a cell: a short number is an object of 60 bytes.
+_CELL_BYTES = 20
 _QUOTED = re.compile(r'"[^"\n]*"')
 _BREAKS = re.compile(r"\r\n|\r")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -26,8 +29,9 @@ _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 _PADDED = re.compile(r"[-+]?0\d+|-0", re.ASCII)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, limit: ReadLimit | None = None) -> str:
     """The text of a file in UTF-8 (with or without byte-order mark), UTF-16 or Windows-1252; its lines end in LF."""
+    (limit or ReadLimit()).check(_CELL_BYTES * path.stat().st_size, path.name)
     content = path.read_bytes()
     is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     for encoding in ("utf-16",) if is_wide else ("utf-8-sig", "cp1252"):
@@ -58,14 +62,14 @@ class Grid:
     delimiter: str
 
 
-def read_grid(path: Path) -> Grid:
+def read_grid(path: Path, limit: ReadLimit | None = None) -> Grid:
     """Split a file into cells. The first line decides the delimiter; lines that start with ``#`` are comments.
 
     A delimiter that ends every line is no column.
     """
     numbered = [
         (number, line.strip(" "))
-        for number, line in enumerate(read_text(path).split("\n"), start=1)
+        for number, line in enumerate(read_text(path, limit).split("\n"), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if not numbered:
