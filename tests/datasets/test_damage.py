@@ -76,6 +76,14 @@ def test_an_array_that_is_there_twice_is_refused(tmp_path):
         load_graphs(tmp_path / "x.npz")
 
 
+def test_saved_data_that_lost_their_metadata_are_not_taken_for_foreign_ones(tmp_path):
+    make_study(12, 6).save(tmp_path / "study.npz")
+    content = (tmp_path / "study.npz").read_bytes()
+    (tmp_path / "study.npz").write_bytes(content.replace(b"metadata.npy", b"metadata.npx"))
+    with pytest.raises(InputError, match=r"metadata\.npx"):
+        load_graphs(tmp_path / "study.npz")
+
+
 def test_a_member_that_expands_beyond_the_limit_is_refused_before_it_is_read(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", adjacency=np.zeros((400, 100, 100)))
     with pytest.raises(InputError, match=r"adjacency needs 32 MB.* read limit of 30 MB"):

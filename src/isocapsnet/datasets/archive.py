@@ -129,7 +129,7 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name == info.filename:
-            continue
+            raise InputError(f"{path.name} holds {name!r}, which is not an array; write the file again with numpy.")
         if name in members:
             raise InputError(f"{path.name} holds the array {name} twice; write the file again.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
