@@ -75,8 +75,11 @@ def _examine_graphs(path: Path, options: Mapping[str, Any]) -> str:
 def _check_data(path: Path, options: Mapping[str, Any]) -> str:
     arguments = ["data", "check", str(path)]
     for name, value in _complete(path, options).items():
-        if name != "read_limit":
-            arguments += [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            arguments.append(option if value else f"--un{name}")
+        else:
+            arguments += [option, ",".join(value) if isinstance(value, list) else str(value)]
     return _command(arguments)
 
 
