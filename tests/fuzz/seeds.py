@@ -73,6 +73,13 @@ _TABLED = (
     {}, {"target": "diagnosis"}, {"target": "diagnosis"}, {"target": "diagnosis", "site": "site"},
     {"covariates": ["age", "sex"]}, {"target": "sex", "exclude": ["1007"]}, {"kind": "series"},
     {"kind": "graphs", "target": "diagnosis"}, {"target": "@subject"}, {"select": ["10"]}, {"atlas": "dk82"},
+    {"n_nodes": 5}, {"kind": "edges"}, {"n_nodes": 10**6},
+)  # fmt: skip
+_EDGES = (
+    {"n_nodes": 5, "index_base": 0}, {"n_nodes": 5, "index_base": 0, "target": "diagnosis"}, {"n_nodes": 5}, {},
+    {"kind": "edges"}, {"kind": "graphs"}, {"kind": "series"}, {"index_base": 1}, {"directed": True},
+    {"directed": False}, {"n_nodes": 4}, {"n_nodes": 1_000_000},
+    {"kind": "edges", "n_nodes": 50_000, "target": "diagnosis"},
 )  # fmt: skip
 _PLAIN = ({}, {}, {"exclude": ["1"]}, {"atlas": "aal90"}, {"kind": "graphs"}, {"target": "diagnosis"})
 
@@ -133,7 +140,7 @@ def text() -> list[Seed]:
     made.add(lambda f: writers.write_giga_connectome(_study(), f), options=_TABLED)
     for header, suffix in (("source,target,weight\n", ".csv"), ("", ".txt")):
         targets = tuple(f"{subject}{suffix}" for subject in _study().subjects)
-        made.add(lambda f, h=header, s=suffix: _write_edge_lists(f, h, s), options=_TABLED, targets=targets)
+        made.add(lambda f, h=header, s=suffix: _write_edge_lists(f, h, s), options=_EDGES, targets=targets)
     return made.seeds
 
 

@@ -76,7 +76,10 @@ def _check_data(path: Path, options: Mapping[str, Any]) -> str:
     arguments = ["data", "check", str(path)]
     for name, value in _complete(path, options).items():
         option = f"--{name.replace('_', '-')}"
-        arguments += [option, ",".join(value) if isinstance(value, list) else str(value)]
+        if isinstance(value, bool):
+            arguments.append(option if value else f"--un{name}")
+        else:
+            arguments += [option, ",".join(value) if isinstance(value, list) else str(value)]
     return _command(arguments)
 
 
