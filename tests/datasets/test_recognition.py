@@ -149,3 +149,15 @@ def test_triangles_are_mirrored_unless_the_study_has_a_direction(tmp_path):
     assert np.array_equal(load_graphs(tmp_path / "c.npz").adjacency, directed)
     np.savez(tmp_path / "d.npz", adjacency=np.round(mixed, 3))
     assert np.array_equal(load_graphs(tmp_path / "d.npz").adjacency, np.round(symmetric, 3))
+
+
+def test_triangles_are_told_in_the_order_of_their_own_file(tmp_path):
+    """Files that name their nodes in different orders: what is a triangle in a file is none in the common order."""
+    full = np.round(RNG.normal(size=(4, 4)), 3)
+    graph = full + full.T
+    for number, order in enumerate(([0, 1, 2, 3], [3, 0, 2, 1], [2, 1, 3, 0])):
+        rows = np.triu(graph[np.ix_(order, order)])
+        names = [f"region{i}" for i in order]
+        lines = [",".join([name, *map(str, row)]) for name, row in zip(names, rows.tolist(), strict=True)]
+        (tmp_path / f"{number}.csv").write_text("\n".join([",".join(["", *names]), *lines]))
+    assert np.array_equal(load_graphs(tmp_path).adjacency, np.stack([graph] * 3))

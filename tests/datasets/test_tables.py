@@ -250,13 +250,19 @@ def test_two_writings_of_one_identifier_are_refused(tmp_path, ids):
 
 def test_columns_that_name_other_rows_are_refused(tmp_path):
     files = [str(20 + i) for i in range(4)]
-    ages = [21, 22, 23, 20]
-    with pytest.raises(InputError, match=r"'code' and 'age'.*participant_id"):
-        find_rows(tmp_path, "code", files, files, {"age": ages})
-    assert find_rows(tmp_path, "participant_id", files, files, {"age": ages}) == [0, 1, 2, 3]
-    with pytest.raises(InputError, match="'age' and 'subject'"):
-        find_rows(tmp_path, "subject", ["21", "20", "x", "y"], files, {"age": [20, 21, 22, 23]})
-    assert find_rows(tmp_path, "code", files, files, {"age": [40, 40, 21, 40]}) == [0, 1, 2, 3]
+    with pytest.raises(InputError, match=r"'code' and 'sub'.*participant_id"):
+        find_rows(tmp_path, "code", files, files, {"sub": [21, 22, 23, 20]})
+    assert find_rows(tmp_path, "participant_id", files, files, {"sub": [21, 22, 23, 20]}) == [0, 1, 2, 3]
+
+
+def test_numbers_that_coincide_with_file_names_are_no_identifiers(tmp_path):
+    files = [str(20 + i) for i in range(4)]
+    for title in ("participant_id", "SUB_ID", "Subject", "code"):
+        assert find_rows(tmp_path, title, files[::-1], files, {"age": files, "rank": files}) == [3, 2, 1, 0]
+    assert find_rows(tmp_path, "nr", files[::-1], files, {"age": files, "rank": files}) == [3, 2, 1, 0]
+    for ids in (["5.2E+01"] * 4, ["x1", "x2", "x3", "x4"], ["", "", "", ""]):
+        with pytest.raises(InputError, match="participant_id"):
+            find_rows(tmp_path, "participant_id", ids, files, {"age": files})
 
 
 def test_row_numbers_are_no_identifiers(tmp_path):

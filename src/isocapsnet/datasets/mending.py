@@ -53,11 +53,13 @@ def _keep_direction(others: Iterable[NDArray[Any]], triangular: Sequence[str], f
 
 
 def _is_triangular(graph: NDArray[Any]) -> bool:
-    return bool(np.triu(graph, k=1).any() != np.tril(graph, k=-1).any())
+    return graph.shape[0] == graph.shape[1] and bool(np.triu(graph, k=1).any() != np.tril(graph, k=-1).any())
 
 
 def _has_direction(graph: NDArray[Any]) -> bool:
     """Whether a graph differs from its transpose by more than rounding."""
+    if graph.shape[0] != graph.shape[1]:
+        return False
     difference = np.abs(np.subtract(graph, graph.T, dtype=np.float64))
     return bool(difference.max(initial=0.0) > 1e-6 * np.abs(graph).max(initial=0.0))
 

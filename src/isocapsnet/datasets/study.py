@@ -103,12 +103,12 @@ def assemble(study: Study, findings: Findings, *, atlas: str | None = None, name
         matrices = mend_stack(matrices, study.sources, findings)
         node_names = study.node_names[0] if study.node_names else None
     elif len(matrices) == len(study.sources):  # else the reader has noted why not
-        aligned, node_names = _align_nodes(study, findings)
         mend = mend_series if study.is_series else fill_gaps
-        matrices = [mend(one, source, findings) for one, source in zip(aligned, study.sources, strict=True)]
-        _check_shapes(matrices, study, findings)
-        if not study.is_series and study.is_directed is None and not findings.errors:
+        matrices = [mend(one, source, findings) for one, source in zip(matrices, study.sources, strict=True)]
+        if not study.is_series and study.is_directed is None:  # a triangle is one in the order of its own file
             matrices = mirror_triangles(matrices, study.sources, findings)
+        matrices, node_names = _align_nodes(matrices, study, findings)
+        _check_shapes(matrices, study, findings)
     codes, label_names = _encode(study, findings)
     if findings.errors:
         return None
@@ -131,20 +131,22 @@ def assemble(study: Study, findings: Findings, *, atlas: str | None = None, name
     )
 
 
-def _align_nodes(study: Study, findings: Findings) -> tuple[list[NDArray[Any]], Sequence[str] | None]:
+def _align_nodes(
+    matrices: list[NDArray[Any]], study: Study, findings: Findings
+) -> tuple[list[NDArray[Any]], Sequence[str] | None]:
     """Bring matrices whose files name their nodes into one node order."""
     named: list[Sequence[str]] = [names for names in study.node_names or () if names is not None]
-    if len(named) < len(study.matrices) or not named:
+    if len(named) < len(matrices) or not named:
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append(
                 "Some files name their nodes, in different orders, and others do not; name all nodes."
             )
-        return list(study.matrices), None
+        return matrices, None
     longest = max(named, key=len)
     reference = list(longest)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
-    for matrix, names, source in zip(study.matrices, named, study.sources, strict=True):
+    for matrix, names, source in zip(matrices, named, study.sources, strict=True):
         unknown = [node for node in names if node not in index]
         if unknown or len(set(names)) != len(names):
             findings.errors.append(

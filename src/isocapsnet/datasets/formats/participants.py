@@ -27,8 +27,23 @@ from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.labels import is_missing
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
-#: Names of columns that hold identifiers, the most binding first, in lower case and without punctuation.
-_ID_NAMES = ("participantid", "subjectid", "subid", "subject", "participant", "sub", "id")
+#: Words in the titles of columns that hold identifiers.
+_ID_WORDS = frozenset(
+    {
+        "id",
+        "ids",
+        "subject",
+        "subjectid",
+        "subj",
+        "subjid",
+        "sub",
+        "subid",
+        "participant",
+        "patient",
+        "identifier",
+        "code",
+    }
+)
 
 
 def is_table(path: Path) -> bool:
@@ -77,33 +92,46 @@ class Participants:
         self._check_places()
 
     def _choose(self, indexes: Mapping[str, Mapping[Tokens, list[int]]], file_names: Sequence[str]) -> str:
-        """The column that names most files; refused where another column names them as well but otherwise."""
-        found = {column: {name: self._match(name, index) for name in file_names} for column, index in indexes.items()}
+        """The column that names most files.
+
+        Numbers alone may be ages or counts that coincide with file names. They are identifiers where the column's title
+        says so, or where it is the first of a table without such a title, unless it counts the rows. Another column
+        that names a file as another subject is refused, unless the first is participant_id.
+        """
+        found = {
+            column: {name: self._match(name, index) for name in file_names}
+            for column, index in indexes.items()
+            if _is_identifier(column) or self._may_identify(column, index)
+        }
         scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in found.items()}
-        best = max(scores, key=lambda column: (scores[column], -_rank(column)))
-        if not scores[best]:
+        best = max(scores, key=lambda column: (scores[column], -_rank(column)), default=None)
+        if best is None or not scores[best]:
             raise InputError(
-                f"No column of {self.path.name} names the subjects as the files do ({file_names[0]!r}, for example)."
+                f"No column of {self.path.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
+                "column of numbers needs the title participant_id."
             )
-        is_sure = _is_identifier(best) and all(found[best].values())
-        for rival, score in scores.items():
-            is_weak = 2 * score <= scores[best] or is_sure
-            if rival != best and _rank(best) > 0 and (_is_identifier(rival) or not is_weak):
-                for name in file_names:
-                    ours, theirs = (
-                        {row for run in found[column][name] for row in indexes[column][run.tokens]}
-                        for column in (best, rival)
+        for rival in found if _rank(best) > 0 else ():
+            for name in file_names:
+                ours, theirs = (
+                    {row for run in found[column][name] for row in indexes[column][run.tokens]}
+                    for column in (best, rival)
+                )
+                if ours and theirs and not ours & theirs:
+                    lines = f"lines {self.table.lines[min(ours)]} and {self.table.lines[min(theirs)]}"
+                    raise InputError(
+                        f"Columns {best!r} and {rival!r} of {self.path.name} both name {name}, but as different "
+                        f"subjects ({lines}); call the column of identifiers participant_id."
                     )
-                    self._refuse_rival(name, best, rival, ours, theirs)
         return best
 
-    def _refuse_rival(self, name: str, best: str, rival: str, ours: set[int], theirs: set[int]) -> None:
-        if ours and theirs and not ours & theirs:
-            lines = f"lines {self.table.lines[min(ours)]} and {self.table.lines[min(theirs)]}"
-            raise InputError(
-                f"Columns {best!r} and {rival!r} of {self.path.name} both name {name}, but as different subjects "
-                f"({lines}); call the column of identifiers participant_id."
-            )
+    def _may_identify(self, column: str, index: Collection[Tokens]) -> bool:
+        """Whether a column whose title does not say so may hold identifiers."""
+        if any(len(tokens) > 1 or not tokens[0].isdigit() for tokens in index):
+            return True
+        columns = self.table.columns
+        counts = [*map(str, range(len(columns[column]) + 1))]
+        is_counting = list(columns[column]) in (counts[:-1], counts[1:])
+        return column == next(iter(columns)) and not is_counting and not any(map(_is_identifier, columns))
 
     def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
@@ -172,10 +200,12 @@ class Participants:
 
 
 def _rank(column: str) -> int:
-    """0 for participant_id, then other usual names of identifiers, and last everything else."""
-    plain = re.sub(r"[\W_]", "", column.lower())
-    return _ID_NAMES.index(plain) if plain in _ID_NAMES else len(_ID_NAMES)
+    """0 for participant_id, 1 for other titles of identifiers, 2 for all others."""
+    words = re.findall(r"[a-z]+", column.lower())
+    if "".join(words) == "participantid":
+        return 0
+    return 1 if _ID_WORDS & {*words} else 2
 
 
 def _is_identifier(column: str) -> bool:
-    return _rank(column) < len(_ID_NAMES)
+    return _rank(column) < 2
