@@ -10,8 +10,8 @@ from isocapsnet.functional.capsule import PermutationCapsules
 from isocapsnet.functional.isomorphic import IsomorphicMatch, check_exact_size, check_match_input, match_by
 from isocapsnet.functional.kernels.eager import backward, by_graph, permuted_templates, windows_of
 
-# Differences A - PKPᵀ held at a time: 64 MB of float32.
-_CHUNK_VALUES = 16_000_000
+# Differences A - PKPᵀ held at a time: 4 MB of float32 stay in a cache.
+_CHUNK_VALUES = 1_000_000
 
 
 def released_match(graphs: Tensor, templates: Tensor) -> IsomorphicMatch:

@@ -24,6 +24,8 @@ _FORMAT = 1
 # Beyond what any graph or label has, and small enough to compute with.
 _MAX_NODES = 1_000_000
 _MAX_LABEL_BYTES = 100_000_000
+# A sentence quotes what it refuses, which may be long.
+_MAX_SENTENCE = 500
 
 
 def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path:
@@ -72,12 +74,12 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is not a file, so it is not a model that isocapsnet saved.")
     header, content, arrays = _read(path)
-    if header.get("sha256") != _digest(content, arrays):
-        raise InputError(f"{path} is damaged: its content does not match its digest; save the model again.")
     try:
+        if header.get("sha256") != _digest(content, arrays):
+            raise InputError("it is damaged: its content does not match its digest; save the model again")
         return _rebuild(path, content, arrays)
     except InputError as error:
-        raise InputError(f"{path} cannot be loaded: {str(error).rstrip('.')}.") from error
+        raise InputError(f"{path} cannot be loaded: {str(error).rstrip('.')[:_MAX_SENTENCE]}.") from error
     except Exception as error:  # whatever a file can bring about: another version's content, or a forged one
         raise InputError(
             f"{path} was saved by isocapsnet {content['isocapsnet']} and cannot be read by isocapsnet "
