@@ -1,5 +1,6 @@
 """Small studies and estimators that workers import by path: some honest, some that misbehave on purpose."""
 
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.linear_model import LogisticRegression
 
+from isocapsnet._validation import InputError
 from isocapsnet.benchmark import DataSource, Job, Method, Study
 from isocapsnet.benchmark.jobs import describe_fold
 
@@ -148,6 +150,61 @@ class Suicidal(Prior):
         return self
 
 
+class Interrupts(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Interrupts":
+        raise KeyboardInterrupt("from inside the method")
+
+
+class Exits(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Exits":
+        os._exit(7)
+
+
+class UnspeakableError(Exception):
+    """Cannot be shown in any way."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class RaisesUnspeakable(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "RaisesUnspeakable":
+        raise UnspeakableError
+
+
+class RaisesAtLength(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "RaisesAtLength":
+        raise ValueError("long " * 20_000_000)
+
+
+class RaisesHalfACharacter(Prior):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "RaisesHalfACharacter":
+        raise ValueError("\ud800")
+
+
+class FillsTheDisk(Prior):
+    """Fails as a write to a full disk does, with a cause that other code has wrapped."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "FillsTheDisk":
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/scratch/best-epoch")
+        except OSError as error:
+            raise ValueError("The weights cannot be kept") from error
+
+
+class FlipsAByte(Prior):
+    """Changes the data while it is fitted."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "FlipsAByte":
+        flip_byte(Path(self.path))
+        return super().fit(X, y)
+
+
 class CountsThreads(Prior):
     """Its probabilities tell how many threads it found."""
 
@@ -201,11 +258,28 @@ class SpyTransformer(TransformerMixin, BaseEstimator):
         return X
 
 
+def flip_byte(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        [byte] = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
 def _note(log: str, **entry: Any) -> None:
     with Path(log).open("a") as file:
         file.write(json.dumps(entry) + "\n")
 
 
 def write_model(estimator: Any, path: Path) -> None:
-    """Stands in for ``isocapsnet.save_model``."""
-    path.write_text(type(estimator).__name__)
+    """Stands in for ``isocapsnet.save_model``, which has a sentence of its own for what cannot be written."""
+    try:
+        path.write_bytes(type(estimator).__name__.encode())
+    except OSError as error:
+        raise InputError(f"The model cannot be written: {error.strerror}.") from error
+
+
+def explain(estimator: Any, graphs: Any, labels: Any, folder: Path) -> None:
+    """Stands in for what explains a network."""
+    (folder / "explanation.txt").write_bytes(type(estimator).__name__.encode())

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,6 +178,50 @@ def test_compare_merges_runs_of_two_machines(study: Path, tmp_path: Path) -> Non
     assert "no records" in _refused("compare", tmp_path / "empty")
 
 
+def test_compare_copies_no_file_that_a_link_points_to(study: Path, tmp_path: Path) -> None:
+    _succeed("benchmark", study, "--methods", "linear", "--repeats", 1, "--jobs", 0, "--out", tmp_path / "run")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "password").write_text("hunter2")
+    first, second, *_ = sorted((tmp_path / "run" / "artifacts").iterdir())
+    (first / "notes.txt").symlink_to(secret / "password")
+    shutil.rmtree(second)
+    second.symlink_to(secret)
+    record = sorted((tmp_path / "run" / "records").glob("??/*"))[0]
+    record.rename(tmp_path / "record")
+    record.symlink_to(tmp_path / "record")
+    (tmp_path / "run" / "more").symlink_to(secret)
+    output = _succeed("compare", tmp_path / "run", "--out", tmp_path / "merged")
+    for path in (first, second, record):
+        assert path.name in output
+    merged = list((tmp_path / "merged").rglob("*"))
+    assert not any(path.is_symlink() or path.name == "password" for path in merged)
+    assert not any(b"hunter2" in path.read_bytes() for path in merged if path.is_file())
+    assert len(list(Store(tmp_path / "merged").records())) == 2
+
+
+def test_compare_keeps_what_the_merged_folder_holds_and_sets_aside_what_it_cannot_use(
+    study: Path, tmp_path: Path
+) -> None:
+    for name in ("linear", "constant"):
+        _succeed("benchmark", study, "--methods", name, "--repeats", 1, "--jobs", 0, "--out", tmp_path / name)
+    _succeed("compare", tmp_path / "linear", "--out", tmp_path / "merged")
+    kept, bad = sorted((tmp_path / "merged" / "records").glob("??/*"))[:2]
+    before = kept.stat().st_mtime_ns
+    bad.write_text("damage")
+    source = tmp_path / "linear" / bad.relative_to(tmp_path / "merged")
+    _succeed("compare", tmp_path / "linear", tmp_path / "constant", "--out", tmp_path / "merged")
+    assert kept.stat().st_mtime_ns == before
+    assert (tmp_path / "merged" / "rejected" / "records" / bad.name).read_text() == "damage"
+    assert json.loads(bad.read_text()) == json.loads(source.read_text())
+    assert len(list(Store(tmp_path / "merged").records())) == 6
+    assert [path.name for path in (tmp_path / "merged" / "data").iterdir()] == [
+        path.name for path in (tmp_path / "linear" / "data").iterdir()
+    ]
+    keys = {path.name for name in ("linear", "constant") for path in (tmp_path / name / "artifacts").iterdir()}
+    assert {path.name for path in (tmp_path / "merged" / "artifacts").iterdir()} == keys
+
+
 def test_sweep_gives_a_row_with_the_learned_template_per_value(study: Path, tmp_path: Path) -> None:
     _succeed(
         "sweep", study, "--method", "isocapsnet[max_epochs=2]", "--param", "kernel_size=1,2", "--protocol", "paper",
@@ -301,14 +346,24 @@ def test_a_folder_that_cannot_be_written_and_a_full_disk_are_said_in_a_sentence(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    command = ("benchmark", study, "--methods", "constant", "--repeats", 1, "--jobs", 0, "--out")
+    command = ("benchmark", study, "--methods", "constant", "--repeats", 1, "--jobs", 0, "--no-save-models", "--out")
     assert "cannot be read or written: Not a directory." in _refused(*command, tmp_path / "file" / "out")
 
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write, written = Path.write_bytes, []
 
-    monkeypatch.setattr(Store, "_write", fail)
-    assert "Error: No space left on device." in _refused(*command, tmp_path / "out")
+    def fill(path: Path, content: bytes) -> int:
+        written.append(path)
+        if len(written) > 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", fill)
+        output = _refused(*command, tmp_path / "out")
+    [line] = [line for line in output.splitlines() if "No space left on device" in line]
+    assert written[-1].name[1:65] in line
+    assert "3 jobs: 2 done, 0 failed before, 1 to run" in _succeed(*command, tmp_path / "out")
+    assert list((tmp_path / "out" / "partial").iterdir()) == []
 
 
 def test_a_narrow_terminal_shows_whole_numbers_and_whole_verdicts(

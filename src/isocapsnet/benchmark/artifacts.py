@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet.benchmark.failures import describe_failure
-from isocapsnet.benchmark.files import DamagedError, full_disk, naming, read_json, write_whole
+from isocapsnet.benchmark.files import DamagedError, full_disk, naming, read_json
 
 MODEL_FILE = "model.safetensors"
 _HISTORY, _TEMPLATES, _WARNINGS = "history.json", "templates.npz", "warnings.json"
@@ -50,11 +50,11 @@ def write_artifacts(
             if explain is not None and held_out is not None:
                 messages += _explain(explain, estimator, held_out, partial)
             if history is not None:
-                write_whole(partial / _HISTORY, json.dumps([_scalars(epoch) for epoch in history]).encode())
+                (partial / _HISTORY).write_bytes(json.dumps([_scalars(epoch) for epoch in history]).encode())
             if templates is not None:
                 np.savez(partial / _TEMPLATES, templates=np.asarray(templates))
             if messages:
-                write_whole(partial / _WARNINGS, json.dumps(messages).encode())
+                (partial / _WARNINGS).write_bytes(json.dumps(messages).encode())
             if save_model is not None:
                 pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
             _move(partial, folder)

@@ -71,13 +71,17 @@ def write_whole(path: Path, content: bytes, partial_folder: Path | None = None) 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an error of the operating system the name of the file that was being written, where it has none."""
+    """Give an error of the operating system the name of what was being written, where it has none.
+
+    So is a full disk that other code has made into an error of its own.
+    """
     try:
         yield
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
+    except Exception as error:
+        cause = full_disk(error) or error
+        if not isinstance(cause, OSError) or cause.errno is None or (cause is error and cause.filename is not None):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise OSError(cause.errno, cause.strerror, cause.filename or str(path)) from error
 
 
 def full_disk(error: BaseException | None) -> OSError | None:

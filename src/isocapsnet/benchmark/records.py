@@ -103,7 +103,7 @@ def find_disagreement(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         "other records about the classes": lambda r: ("", r["classes"]),
         "other methods about who was tested in its fold": lambda r: (
             [r["job"]["repeat"], r["job"]["fold"]],
-            [r["test"], r["labels"], r.get("sites")],
+            [r["test"], r["labels"], r["n_train"], r.get("sites")],
         ),
     }
     reasons: dict[str, str] = {}

@@ -69,7 +69,7 @@ def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
     copies = DataCopies(*folders)
     collection = collect(folders, copies.check)
     for note in [*collection.notes, *copies.problems]:
-        console.print(escape(note))
+        console.print(escape(note), soft_wrap=True)
     if not collection.groups:
         raise InputError(f"There are no records in {', '.join(map(str, folders))}; run `isocapsnet benchmark` first.")
     known = _passports(folders)
@@ -86,7 +86,7 @@ def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
         if len(tables) > 1:
             raise InputError("--out merges runs on one dataset under one protocol; these folders hold several.")
         for note in merge(collection, folders, out):
-            console.print(escape(note))
+            console.print(escape(note), soft_wrap=True)
         [(table, context)] = tables
         if (found := copies.find(context["data"]["digest"])) is not None:
             data, column = found
@@ -99,7 +99,7 @@ def compare_folders(folders: tuple[Path, ...], out: Path | None) -> None:
 def _show_results(table: Table, title: str, console: Console) -> None:
     console.print(results_table(table, escape(title), console.width))
     if table.sites is not None:
-        console.print(escape(table.sites.sentence))
+        console.print(escape(table.sites.sentence), soft_wrap=True)
 
 
 def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]) -> None:
@@ -197,7 +197,7 @@ def _open(source: str, options: dict[str, Any]) -> BrainGraphs:
 
 def _say_power(plan: Plan, console: Console) -> None:
     if (sites := describe_sites(plan)) is not None:
-        console.print(escape(sites.sentence))
+        console.print(escape(sites.sentence), soft_wrap=True)
     power = describe_power(plan)
     if np.isnan(power["above_chance"]):
         return

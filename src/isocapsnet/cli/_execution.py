@@ -44,7 +44,7 @@ def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table
     )
     if options["dry_run"]:
         for sentence in store.describe_rejected():
-            console.print(escape(f"{sentence} The job runs again."))
+            console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
         return None
     store.remove_leftovers()
     if not wanted:
@@ -65,7 +65,7 @@ def _tabulate_stored(tasks: Sequence[Task], store: Store, console: Console) -> T
     errors = [error for task in missing if (error := store.load_error(task.job)) is not None]
     table = tabulate(filter(None, (load_record(task, store) for task in tasks)), errors)
     for sentence in store.describe_rejected():
-        console.print(escape(sentence))
+        console.print(escape(sentence), soft_wrap=True)
     if len(missing) > len(errors):
         n_lost = len(missing) - len(errors)
         console.print(f"{n_lost} of {len(tasks)} jobs have no result on disk; run the same command again.")
