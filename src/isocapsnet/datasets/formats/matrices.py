@@ -50,7 +50,6 @@ def parse_matrix(grid: Grid) -> TextMatrix:
     rows, lines = grid.rows[has_header:], grid.lines[has_header:]
     if not rows:
         raise InputError(f"{grid.name} has a header but no numbers.")
-    _check_widths(grid, rows, lines)
     n_columns = len(rows[0]) - n_index
     if n_columns < 1:
         raise InputError(f"{grid.name} holds no numbers beside its column {grid.rows[0][0]!r}.")
@@ -72,10 +71,11 @@ def parse_matrix(grid: Grid) -> TextMatrix:
 def _find_layout(grid: Grid) -> tuple[bool, int]:
     """Whether the first row is a header, and how many leading columns name the rows."""
     first, body = grid.rows[0], grid.rows[1:]
+    is_short = bool(body) and len(body[0]) == len(first) + 1  # as R writes it
+    _check_widths(grid, is_short)
     n_text = _count_text(body)
     if body and n_text == len(body[0]):
         raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
-    is_short = bool(body) and len(body[0]) == len(first) + 1  # as R writes it
     names = first if is_short else first[n_text:]
     is_titled = not is_short and 0 < n_text <= len(first) and first[n_text - 1].lower() in INDEX_TITLES
     if is_short or is_titled or not all(map(is_number, names)):
@@ -96,7 +96,7 @@ def _is_code(cell: str) -> bool:
 def _count_text(rows: Sequence[Sequence[str]]) -> int:
     """How many leading columns hold no number at all."""
     count = 0
-    while rows and count < min(map(len, rows)) and not any(is_number(row[count]) for row in rows):
+    while rows and count < len(rows[0]) and not any(is_number(row[count]) for row in rows):
         count += 1
     return count
 
@@ -105,7 +105,7 @@ def _count_titled(grid: Grid, header: Sequence[str], body: Sequence[Sequence[str
     """1 where the first column holds numbers but counts or names the rows, by its title or for lack of one."""
     if not body or not (is_short or header[0].lower() in INDEX_TITLES):
         return 0
-    column = [row[0] for row in body if row]
+    column = [row[0] for row in body]
     is_index = _is_numbering(column) or column == list(header[-len(column) :])
     if not (is_short and _are_codes(header)):  # else the first line may just have lost a value
         is_rising = all(map(is_value, column)) and all(a < b for a, b in pairwise(map(_as_float, column)))
@@ -126,13 +126,11 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     if n_rows == 1:
         return False, False
     if first[0] == "" and n_columns > 1 and _are_codes(first[1:]) and _are_codes([row[0] for row in rows[1:]]):
-        is_diagonal = n_rows == n_columns and all(
-            row[place] == "" for place, row in enumerate(rows) if place < len(row)
-        )
+        is_diagonal = n_rows == n_columns and all(row[place] == "" for place, row in enumerate(rows))
         return (False, False) if is_diagonal else (True, True)
     is_header = n_columns > 1 and _are_codes(first)
-    is_index = n_columns > 1 and all(rows) and _is_numbering([row[0] for row in rows])
-    if not (is_header or is_index) or any(len(row) != n_columns or not all(map(is_number, row)) for row in rows):
+    is_index = n_columns > 1 and _is_numbering([row[0] for row in rows])
+    if not (is_header or is_index) or not all(is_number(cell) for row in rows for cell in row):
         return False, False
     if n_rows == n_columns and not _is_symmetric(rows):
         if is_index or (is_header and (_is_numbering(first) or not _are_whole(rows[1:]))):
@@ -174,17 +172,19 @@ def _are_whole(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
-    return all(len(row) == len(rows) for row in rows) and all(
+    return len(rows[0]) == len(rows) and all(
         row[column] == rows[column][place] for place, row in enumerate(rows) for column in range(place)
     )
 
 
-def _check_widths(grid: Grid, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != len(rows[0]):
+def _check_widths(grid: Grid, is_short: bool) -> None:
+    """Refuse rows of different lengths; a header may be one shorter than the rows."""
+    width = len(grid.rows[0]) + is_short
+    for row, line in zip(grid.rows[1:], grid.lines[1:], strict=True):
+        if len(row) != width:
             raise InputError(
-                f"{grid.name} has {len(rows[0])} values in its first row of numbers but {len(row)} in line {line}; "
-                "the file is damaged or its delimiter is unusual."
+                f"{grid.name} has {width} values in its first row of numbers but {len(row)} in line {line}; the file "
+                "is damaged or its delimiter is unusual."
             )
 
 

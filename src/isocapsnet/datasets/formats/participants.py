@@ -193,7 +193,7 @@ class Participants:
         frame = pd.DataFrame({column: self.values(column, rows) for column in columns})
         for column in columns:
             cells = frame[column].tolist()
-            if all(map(is_number, cells)):
+            if cells and all(map(is_number, cells)):
                 name = f"{self.path.name}, column {column!r},"
                 frame[column] = parse_numbers(name, [[cell] for cell in cells], [0] * len(cells))[:, 0]
         return frame
