@@ -16,5 +16,5 @@ def worker() -> Iterator[Worker]:
 @pytest.fixture(scope="session")
 def impatient_worker() -> Iterator[Worker]:
     """Its limits are such that what breaks them does so soon."""
-    with workplace() as place, Worker(place, Limits(seconds=2, memory=600 << 20)) as worker:
+    with workplace() as place, Worker(place, Limits(seconds=2, memory=400 << 20)) as worker:
         yield worker

@@ -70,11 +70,9 @@ class Worker:
         if self._process is None:
             self._start()
         if name and name not in self._ready:
-            self._send({"prepare": name}, _PREPARE_SECONDS, expected="ready")
+            self._send({"prepare": name}, _PREPARE_SECONDS)
             self._ready.add(name)
         answer = self._send(job, self.limits.seconds)
-        if answer["outcome"] == "fault of the suite":
-            raise RuntimeError(f"{job}: {answer['detail']}")
         if answer.get("peak", 0) > self.limits.memory:
             answer |= {"outcome": "memory", "detail": f"{answer['way']}: {answer['peak'] / 1e9:.1f} GB"}
         if answer["outcome"] in ("hang", "memory", "signal"):
@@ -114,7 +112,7 @@ class Worker:
             command, stdin=pipe, stdout=pipe, text=True, cwd=folders["cwd"], env=environment, start_new_session=True
         )
 
-    def _send(self, job: Mapping[str, Any], seconds: float, expected: str = "") -> dict[str, Any]:
+    def _send(self, job: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         started, before, delays = time.monotonic(), None, {}
@@ -135,9 +133,9 @@ class Worker:
         line = process.stdout.readline()
         if not line.endswith("\n"):
             return self._died(process)
-        answer = json.loads(line)
-        if expected and answer["outcome"] != expected:
-            raise RuntimeError(f"{job}: {answer}")
+        answer: dict[str, Any] = json.loads(line)
+        if answer["outcome"] == "fault of the suite":
+            raise RuntimeError(f"{job}: {answer['detail']}")
         return answer
 
     def _memory(self, process: subprocess.Popen[str]) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from isocapsnet import InputError
 from tests.fuzz.seeds import Seed
-from tests.fuzz.ways import WrongError
+from tests.fuzz.ways import UnclearError, WrongError
 
 _WHOLE = b"[1, 2]"
 
@@ -27,7 +27,7 @@ def read(path: Path, options: Mapping[str, Any]) -> str:
     if conduct == "refuses":
         raise InputError("x.json is damaged.")
     if conduct == "says_too_much":
-        raise InputError("damaged\n" * 1000)
+        raise UnclearError("printed 100000 characters")
     if conduct == "crashes":
         os.kill(os.getpid(), signal.SIGSEGV)
     if conduct == "exits":
@@ -52,8 +52,12 @@ def read(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def seeds(conduct: str) -> list[Seed]:
-    options = {"conduct": conduct, "n_values": 100_000_000}
+    options = {"conduct": conduct, "n_values": 60_000_000}
     return [Seed({"x.json": _WHOLE}, options=(options,), ways=("tests.fuzz.misbehaving:read",), is_sealed=True)]
+
+
+def make_unreadable() -> list[Seed]:
+    return [Seed({"x.json": b"[1, 3]"}, options=({"conduct": "refuses"},), ways=("tests.fuzz.misbehaving:read",))]
 
 
 #: What a reader does, and as what it must be counted.

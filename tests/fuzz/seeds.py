@@ -62,7 +62,7 @@ def _large_study() -> BrainGraphs:
 def _series() -> BrainGraphs:
     rng = np.random.default_rng(3)
     study = _study()
-    return study.replace(adjacency=None, time_series=[rng.normal(size=(9 + i % 2, 5)).round(3) for i in range(6)])
+    return study.replace(adjacency=None, time_series=[rng.normal(size=(12 + i % 2, 5)).round(3) for i in range(6)])
 
 
 _STACKED = (

@@ -24,7 +24,6 @@ _MODELS: dict[str, dict[str, Any]] = {
     "wl": {},
     "freq": {},
     "cnn": {"max_epochs": 1, "random_state": 0},
-    "gcn": {"max_epochs": 1, "random_state": 0},
     "fastisonn": {"max_epochs": 1, "random_state": 0, "kernel_size": 2},
     "isocapsnet": {"max_epochs": 1, "random_state": 0, "kernel_size": 2, "residual_sizes": (4,), "decoder_sizes": (4,)},
 }

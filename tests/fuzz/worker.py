@@ -47,11 +47,7 @@ def _answer(job: Mapping[str, Any], area: Path) -> dict[str, Any]:
 
     given = area / "given"
     if "prepare" in job:
-        # Every way once, with whole files: what is imported on first use is not counted as time of a case.
-        for seed in formats.seeds_of(job["prepare"]):
-            cases.write_case(seed.files, given)
-            for way in dict.fromkeys(seed.ways):
-                _read(given, seed.source, way, seed.options[0], area)
+        _read_seeds(formats.seeds_of(job["prepare"]), given, area)
         return {"outcome": "ready"}
     if "folder" in job:
         shutil.rmtree(given, ignore_errors=True)
@@ -66,6 +62,18 @@ def _answer(job: Mapping[str, Any], area: Path) -> dict[str, Any]:
         if whole["value"] != answer["value"]:
             answer |= {"outcome": "wrong", "detail": f"{case.way} read other data than were written, in silence"}
     return {**answer, "n_damages": case.n_damages}
+
+
+def _read_seeds(seeds: list[Any], given: Path, area: Path) -> None:
+    """Read what is whole, in every way: what is imported on first use is then no part of a case, and damage counts."""
+    from tests.fuzz.cases import write_case
+
+    for seed in seeds:
+        write_case(seed.files, given)
+        for way in dict.fromkeys(seed.ways):
+            answer = _read(given, seed.source, way, seed.options[0], area)
+            if answer["outcome"] != "read":
+                raise ValueError(f"{way} does not read {list(seed.files)[:5]} before it is damaged: {answer}")
 
 
 def _read(given: Path, source: str, way: str, options: Mapping[str, Any], area: Path) -> dict[str, Any]:
