@@ -84,6 +84,18 @@ def test_saved_data_that_lost_their_metadata_are_not_taken_for_foreign_ones(tmp_
         load_graphs(tmp_path / "study.npz")
 
 
+def test_an_archive_whose_directory_lost_members_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", adjacency=np.zeros((4, 3, 3)), labels=[0, 1, 0, 1], subjects=["a", "b", "c", "d"])
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    last = content.rindex(b"PK\x01\x02")
+    entry, length = content.rindex(b"PK\x01\x02", 0, last), content.rindex(b"PK\x05\x06") - last
+    content[entry + 32 : entry + 34] = struct.pack("<H", length)  # the last entry becomes a comment of the one before
+    (tmp_path / "x.npz").write_bytes(content)
+    assert "subjects" not in np.load(tmp_path / "x.npz")
+    with pytest.raises(InputError, match="does not list"):
+        load_graphs(tmp_path / "x.npz")
+
+
 def test_a_member_that_expands_beyond_the_limit_is_refused_before_it_is_read(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", adjacency=np.zeros((400, 100, 100)))
     with pytest.raises(InputError, match=r"adjacency needs 32 MB.* read limit of 30 MB"):

@@ -62,7 +62,7 @@ def _load_graphs(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def _load(path: Path, options: Mapping[str, Any]) -> str:
-    return _use_graphs(BrainGraphs.load(path))
+    return _use_graphs(BrainGraphs.load(path, read_limit=_READ_LIMIT))
 
 
 def _examine_graphs(path: Path, options: Mapping[str, Any]) -> str:

@@ -37,6 +37,8 @@ _MAPPED_BYTES = 1 << 20
 # A compressed archive larger than this is unpacked into the cache once instead of into memory every time.
 _COMPRESSED_IN_MEMORY_BYTES = 256 << 20
 _LEFTOVER_SECONDS = 3600
+# Between two members lie extra fields and padding (at most 87 bytes) and a data descriptor (24); an array needs more.
+_LARGEST_GAP = 128
 
 
 def cache_folder() -> Path:
@@ -74,7 +76,12 @@ def read_archive(path: Path, limit: ReadLimit | None = None) -> dict[str, NDArra
     limit = limit or ReadLimit()
     arrays, facts = parse("npz", path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
     if facts["is_packed"]:
-        return read_archive(_unpacked(path, limit), limit)
+        twin = _unpacked(path, limit)
+        try:
+            return read_archive(twin, limit)
+        except InputError:
+            twin.unlink(missing_ok=True)
+            raise
     for name, (dtype, shape, order, start) in facts["mapped"].items():
         arrays[name] = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=tuple(shape), order=order)
     return {name: arrays[name] for name in facts["names"]}
@@ -88,7 +95,8 @@ def parse_archive(path: Path, limit: ReadLimit, *, in_memory: int) -> Parsed:
     with _open_zip(path) as archive:
         members = _list_members(path, archive)
         compressed = sum(info.file_size for info in members.values() if info.compress_type != zipfile.ZIP_STORED)
-        if compressed > in_memory:
+        # A small file that expands a lot is read into memory, where the limit holds, and not written to disk.
+        if compressed > in_memory and path.stat().st_size > in_memory // 8:
             return {}, {"is_packed": True}
         arrays, mapped = {}, {}
         for name, info in members.items():
@@ -137,7 +145,21 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
                 f"{path.name}: the array {name} is encrypted or compressed in a way that numpy never uses."
             )
         members[name] = info
+    _check_gaps(path, archive)
     return members
+
+
+def _check_gaps(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse an archive in which members lie that its directory does not list."""
+    end = 0
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+        if info.header_offset - end > _LARGEST_GAP:
+            break
+        end = info.header_offset + _LOCAL_HEADER_BYTES + len(info.filename) + info.compress_size
+    else:
+        if archive.start_dir - end <= _LARGEST_GAP:
+            return
+    raise InputError(f"{path.name} holds data that its directory does not list; the file is damaged.")
 
 
 def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:

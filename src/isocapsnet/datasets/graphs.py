@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet._validation import InputError, check_graphs
 from isocapsnet.datasets.archive import read_archive, write_archive
 from isocapsnet.datasets.atlas import Atlas
+from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.labels import encode_labels
 from isocapsnet.datasets.passport import format_passport, make_passport
 from isocapsnet.datasets.storage import from_arrays, is_saved, to_arrays
@@ -214,10 +215,13 @@ class BrainGraphs:
         write_archive(path, to_arrays(self))
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Open what :meth:`save` wrote. Large arrays are memory-mapped; the digest is checked with the passport."""
+    def load(cls, path: str | Path, *, read_limit: int | None = None) -> Self:
+        """Open what :meth:`save` wrote. Large arrays are memory-mapped; the digest is checked with the passport.
+
+        ``read_limit`` is that of :func:`~isocapsnet.datasets.readers.load_graphs`.
+        """
         path = Path(path)
-        arrays = read_archive(path)
+        arrays = read_archive(path, ReadLimit(read_limit))
         if not is_saved(arrays):
             raise InputError(f"{path.name} was not saved by BrainGraphs.save; read it with load_graphs.")
         return cls.from_arrays(arrays, path.name)
@@ -296,7 +300,7 @@ def _check_codes(
         return encode_labels(labels)
     codes = np.asarray(labels)
     is_index = codes.ndim == 1 and codes.dtype.kind in "iu"
-    if not is_index or codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(label_names):
+    if not is_index or not all(-1 <= code < len(label_names) for code in np.unique(codes).tolist()):
         raise InputError(f"Labels must be -1 or indices into the {len(label_names)} label names.")
     names = tuple(map(str, label_names))
     if len(set(names)) < len(names):

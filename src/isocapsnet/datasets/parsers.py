@@ -57,17 +57,19 @@ def _has_request() -> bool:
 
 def _run(request: dict[str, Any], path: Path) -> Parsed:
     parser: Callable[..., Parsed] = pkgutil.resolve_name(PARSERS.get(request["parser"], request["parser"]))
+    gc.freeze()  # what the libraries hold need not be looked at again after every file
     limit = ReadLimit(*request["limit"])
     _set_limits(limit.n_bytes, request["seconds"])
     return parser(path, limit, **request["options"])
 
 
 def _set_limits(n_bytes: int, seconds: float) -> None:
-    """Limit the address space to ``n_bytes`` and CPU time to ``seconds`` from now, where the system can."""
+    """Limit the address space to ``n_bytes`` and CPU time to ``seconds`` from now, and write no core files."""
     try:
         import resource
     except ImportError:
         return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_limit = int(used.ru_utime + used.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from isocapsnet._validation import check_number
+from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import (
     GraphClassifier,
     are_symmetric,
@@ -41,6 +41,8 @@ class ConstantClassifier(GraphClassifier):
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         check_arrays(arrays, {"prior": (np.float64, (len(self.classes_),))})
+        if arrays["prior"].min() < 0 or not np.isclose(arrays["prior"].sum(), 1):
+            raise InputError("its class frequencies are not probabilities")
         self.prior_ = arrays["prior"]
 
 

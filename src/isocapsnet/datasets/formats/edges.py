@@ -91,7 +91,7 @@ def _parse_ends(rows: list[list[str]]) -> NDArray[Any] | None:
         if any(is_number(cell) and not (is_whole(cell) and float(cell) >= 0) for cell in cells):
             return None
         if not all(map(is_whole, cells)):
-            is_padded = any(is_whole(cell) and str(int(float(cell))) != cell for cell in cells)
+            is_padded = any(is_whole(cell) and f"{float(cell):.0f}" != cell for cell in cells)
             return None if is_padded else np.array(cells, dtype=np.str_).reshape(-1, 2)
     numbers = np.array([float(cell) for cell in cells]).reshape(-1, 2)
     return numbers.astype(np.int64) if numbers.max() < 2**53 else None

@@ -97,7 +97,7 @@ def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings
         if path.suffix.lower() in _EXTENSIONS
         and path.is_file()
         and not is_table(path)
-        and (table is None or path.resolve() != table.resolve())
+        and (table is None or not path.samefile(table))
         and not _SIDE_FILES.fullmatch(path.name)
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]

@@ -54,6 +54,8 @@ def read_header(file: BinaryIO, where: str) -> NpyHeader:
         dtype = np.dtype(found["d"])
     except TypeError as error:
         raise InputError(f"{where} holds values of the unknown type {found['d']!r}.") from error
+    if len(found["s"]) > 1000:
+        raise InputError(f"{where} declares an impossible shape.")
     shape = tuple(int(part.strip("L ")) for part in found["s"].split(",") if part.strip("L "))
     if len(shape) > 32 or max(shape, default=0) >= 1 << 62:
         raise InputError(f"{where} declares the impossible shape {found['s'][:80]}.")

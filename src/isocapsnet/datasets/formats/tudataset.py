@@ -24,12 +24,12 @@ def read_tudataset(folder: Path, findings: Findings, limit: ReadLimit) -> Study:
     are unique within each graph they say which region a node is. The weight of an edge is its first attribute.
     """
     prefix = str(find_prefix(folder))
-    edges = _whole_numbers(folder / f"{prefix}_A.txt", n_columns=2) - 1
-    graph_of_node = _whole_numbers(folder / f"{prefix}_graph_indicator.txt", n_columns=1)[:, 0] - 1
-    labels = _optional(folder / f"{prefix}_graph_labels.txt")
-    weights = _optional(folder / f"{prefix}_edge_attributes.txt")
+    edges = _whole_numbers(folder / f"{prefix}_A.txt", limit, n_columns=2) - 1
+    graph_of_node = _whole_numbers(folder / f"{prefix}_graph_indicator.txt", limit, n_columns=1)[:, 0] - 1
+    labels = _optional(folder / f"{prefix}_graph_labels.txt", limit)
+    weights = _optional(folder / f"{prefix}_edge_attributes.txt", limit)
     n_graphs = int(graph_of_node[-1]) + 1
-    if not np.array_equal(np.unique(graph_of_node), np.arange(n_graphs)) or (np.diff(graph_of_node) < 0).any():
+    if n_graphs != len(present := np.unique(graph_of_node)) or present[0] != 0 or (np.diff(graph_of_node) < 0).any():
         raise InputError(
             f"{prefix}_graph_indicator.txt does not list the nodes of graphs 1, 2, 3... one after another."
         )
@@ -43,7 +43,7 @@ def read_tudataset(folder: Path, findings: Findings, limit: ReadLimit) -> Study:
     graph = graph_of_node[source]
     if (crossing := np.flatnonzero(graph != graph_of_node[target])).size:
         raise InputError(f"{prefix}_A.txt: edge {crossing[0] + 1} joins nodes of two different graphs.")
-    node = _node_index(folder, prefix, graph_of_node, findings)
+    node = _node_index(folder, prefix, graph_of_node, findings, limit)
     n_nodes = int(node.max()) + 1
     limit.take(8 * n_graphs * n_nodes**2, prefix)
     graphs = np.zeros((n_graphs, n_nodes, n_nodes), dtype=np.float64)
@@ -60,13 +60,15 @@ def read_tudataset(folder: Path, findings: Findings, limit: ReadLimit) -> Study:
     )
 
 
-def _node_index(folder: Path, prefix: str, graph_of_node: NDArray[np.int64], findings: Findings) -> NDArray[np.int64]:
+def _node_index(
+    folder: Path, prefix: str, graph_of_node: NDArray[np.int64], findings: Findings, limit: ReadLimit
+) -> NDArray[np.int64]:
     """Which row of its graph's matrix each node is."""
     counts = np.bincount(graph_of_node)
     within = np.arange(len(graph_of_node)) - np.repeat(np.cumsum(counts) - counts, counts)
     path = folder / f"{prefix}_node_labels.txt"
     if path.exists():
-        region = _whole_numbers(path)[:, 0]
+        region = _whole_numbers(path, limit)[:, 0]
         if len(region) != len(graph_of_node):
             raise InputError(f"{path.name} holds {len(region)} labels for {len(graph_of_node)} nodes.")
         pairs = np.stack([graph_of_node, region], axis=1)
@@ -82,7 +84,8 @@ def _node_index(folder: Path, prefix: str, graph_of_node: NDArray[np.int64], fin
     return within
 
 
-def _read(path: Path) -> NDArray[np.float64]:
+def _read(path: Path, limit: ReadLimit) -> NDArray[np.float64]:
+    limit.check(8 * path.stat().st_size, path.name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty file, which is refused below
@@ -94,9 +97,9 @@ def _read(path: Path) -> NDArray[np.float64]:
     return values
 
 
-def _whole_numbers(path: Path, n_columns: int | None = None) -> NDArray[np.int64]:
+def _whole_numbers(path: Path, limit: ReadLimit, n_columns: int | None = None) -> NDArray[np.int64]:
     """A table of whole numbers, of ``n_columns`` columns where that is known."""
-    values = _read(path)
+    values = _read(path, limit)
     if n_columns is not None and values.shape[1] != n_columns:
         raise InputError(f"{path.name} has {values.shape[1]} columns; {n_columns} are needed.")
     wrong = ~(np.isfinite(values) & (values == np.round(values)) & (np.abs(values) < 2**53))
@@ -106,5 +109,5 @@ def _whole_numbers(path: Path, n_columns: int | None = None) -> NDArray[np.int64
     return values.astype(np.int64)
 
 
-def _optional(path: Path) -> NDArray[np.float64] | None:
-    return _read(path) if path.exists() else None
+def _optional(path: Path, limit: ReadLimit) -> NDArray[np.float64] | None:
+    return _read(path, limit) if path.exists() else None
