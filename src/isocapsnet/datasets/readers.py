@@ -17,9 +17,9 @@ from isocapsnet.datasets.formats.pickles import find_folds, read_folds
 from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
 from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.nodes import match_nodes
+from isocapsnet.datasets.nodes import layout_of, match_nodes
 from isocapsnet.datasets.storage import is_saved
-from isocapsnet.datasets.study import Findings, ReadOptions, Study, assemble
+from isocapsnet.datasets.study import Findings, Layout, ReadOptions, Study, assemble
 
 # Options that say which files to read and where their columns are, and options that name columns.
 _FOLDER_OPTIONS = ("participants", "select", "kind", "index_base", "directed")
@@ -40,7 +40,7 @@ def load_graphs(
     n_nodes: int | None = None,
     index_base: Literal[0, 1] | None = None,
     directed: bool | None = None,
-    nodes: Sequence[str] | None = None,
+    like: BrainGraphs | Layout | None = None,
 ) -> BrainGraphs:
     """Read connectomes or ROI time series with what is known about their subjects.
 
@@ -76,9 +76,9 @@ def load_graphs(
         Whether the nodes of edge lists count from 0 or from 1, where their numbers do not tell.
     directed : bool, optional
         Whether edge lists have a direction, where the listed pairs do not tell.
-    nodes : sequence of str, optional
-        The names of the nodes in the order in which they are needed, such as those that a model was fitted to. Data
-        with other names are refused.
+    like : BrainGraphs or Layout, optional
+        Data, such as those that a model was fitted to, whose nodes are needed in the same order. Data with other nodes
+        are refused; what edge lists do not tell is taken from there.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def load_graphs(
         n_nodes,
         index_base,
         directed,
-        nodes,
+        layout_of(like) if isinstance(like, BrainGraphs) else like,
     )
     findings = Findings()
     data = _read(source, options, findings)
@@ -134,7 +134,7 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     if is_geometric(source):
         _refuse(options, "a list of graphs", *_FOLDER_OPTIONS, *_COLUMN_OPTIONS)
         data = assemble(_exclude(read_geometric(source), options, findings), findings, atlas=options.atlas)
-        return None if data is None else match_nodes(data, options.n_nodes, options.nodes)
+        return None if data is None else match_nodes(data, options)
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
@@ -142,7 +142,7 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         data = _read_path(path, options, findings)
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read ({error.strerror or error}).") from error
-    return None if data is None else match_nodes(data, options.n_nodes, options.nodes)
+    return None if data is None else match_nodes(data, options)
 
 
 def _read_path(path: Path, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
@@ -157,6 +157,8 @@ def _read_path(path: Path, options: ReadOptions, findings: Findings) -> BrainGra
         study = read_npz(path, arrays, options)
     else:
         study = _read_study(path, options, findings)
+    if study.is_directed is None and options.like is not None and options.like.directed:
+        study.is_directed = True
     return assemble(_exclude(study, options, findings), findings, atlas=options.atlas, name=path.stem)
 
 

@@ -42,6 +42,7 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
         "parameters": _storable_parameters(estimator),
         "n_nodes": estimator.n_nodes_in_,
         "node_names": None if estimator.node_names_in_ is None else [*map(str, estimator.node_names_in_)],
+        "directed": estimator.directed_in_,
         "classes": _encode_classes(estimator.classes_),
         "values": _encode(values),
     }
@@ -83,7 +84,7 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
     try:
         estimator = model(**_decode(content["parameters"]))
         estimator.n_nodes_in_ = content["n_nodes"]
-        estimator.node_names_in_ = content.get("node_names")
+        estimator.node_names_in_, estimator.directed_in_ = _decode_layout(content)
         estimator.classes_ = _decode_classes(content["classes"])
         estimator._set_state(_decode(content["values"]), arrays)
     except InputError:
@@ -171,3 +172,12 @@ def _encode_classes(classes: NDArray[Any]) -> dict[str, Any]:
 
 def _decode_classes(stored: dict[str, Any]) -> NDArray[Any]:
     return np.array(_decode(stored["labels"]), dtype=np.dtype(stored["dtype"]))
+
+
+def _decode_layout(content: dict[str, Any]) -> tuple[list[str] | None, bool | None]:
+    """Names of the nodes and whether edges are directed; older files do not say."""
+    names, directed = content.get("node_names"), content.get("directed")
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not (names is None or (is_list and len(names) == content["n_nodes"])) or directed not in (None, True, False):
+        raise ValueError("the names of its nodes do not fit")
+    return names, directed

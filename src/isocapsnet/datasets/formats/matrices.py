@@ -76,6 +76,7 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
     n_text = _count_text(body)
     if body and n_text == len(body[0]):
         raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
+    _check_words(grid, n_text)
     names = first if is_short else first[n_text:]
     is_titled = not is_short and 0 < n_text <= len(first) and first[n_text - 1].lower() in INDEX_TITLES
     if is_short or is_titled or not all(map(is_number, names)):
@@ -186,6 +187,18 @@ def _check_widths(grid: Grid, is_short: bool) -> None:
                 f"{grid.name} has {width} values in its first row of numbers but {len(row)} in line {line}; the file "
                 "is damaged or its delimiter is unusual."
             )
+
+
+def _check_words(grid: Grid, n_text: int) -> None:
+    """Refuse texts that are several numbers, which another delimiter would separate, and too many texts."""
+    if n_text > 2:
+        raise InputError(f"{grid.name} has {n_text} columns of text before its numbers; keep at most the rows' names.")
+    for row, line in zip(grid.rows, grid.lines, strict=True):
+        for cell in row[:n_text]:
+            if len(words := cell.split()) > 1 and all(map(is_value, words)):
+                raise InputError(
+                    f"{grid.name} has {cell!r} between two {grid.delimiter!r} in line {line}; use one delimiter."
+                )
 
 
 def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:
