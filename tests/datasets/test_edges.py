@@ -299,6 +299,22 @@ def test_a_model_of_matrices_gives_edge_lists_their_number_of_nodes(tmp_path):
     assert "5 nodes" in invoke("predict", model, folder, "--out", out, "--n-nodes", 5).output
 
 
+def test_new_data_are_like_the_old(tmp_path):
+    data = load_graphs(writers.write_edge_lists(sparse_study(), tmp_path / "lists", base=1))
+    single = write(tmp_path / "s", "4,2,1\n")
+    read = load_graphs(single, like=data)
+    assert read.adjacency.shape == (1, 6, 6)
+    assert np.argwhere(read.adjacency[0]).tolist() == [[1, 3], [3, 1]]
+    assert read.atlas.node_names == data.atlas.node_names
+    with pytest.raises(InputError, match="node 7"):
+        load_graphs(write(tmp_path / "t", "4,7,1\n"), like=data)
+    directed = load_graphs(writers.write_edge_lists(sparse_study(directed=True), tmp_path / "d", base=1, both=True))
+    assert np.argwhere(load_graphs(single, like=directed).adjacency[0]).tolist() == [[3, 1]]
+    np.savez(tmp_path / "m.npz", adjacency=np.triu(np.ones((2, 6, 6))))
+    assert np.array_equal(load_graphs(tmp_path / "m.npz", like=directed).adjacency[0], np.triu(np.ones((6, 6))))
+    assert np.array_equal(load_graphs(tmp_path / "m.npz", like=data).adjacency[0], np.ones((6, 6)))
+
+
 def test_nodes_of_new_data_stand_in_the_models_order(tmp_path, study):
     """Matrices that name their nodes in another order than the training data."""
     labelled = study.replace(labels=[i % 2 for i in range(12)], label_names=("a", "b"))

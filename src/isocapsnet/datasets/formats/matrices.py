@@ -80,9 +80,10 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
     names = first if is_short else first[n_text:]
     is_titled = not is_short and 0 < n_text <= len(first) and first[n_text - 1].lower() in INDEX_TITLES
     if is_short or is_titled or not all(map(is_number, names)):
-        value = next((cell for cell in names if is_value(cell) and not _is_code(cell)), None)
-        if value is not None:
-            raise InputError(f"{grid.name} has names and the number {value!r} in line {grid.lines[0]}; is it damaged?")
+        odd = next((cell for cell in names if cell and not _is_code(cell) and not _is_name(cell)), None)
+        if odd is not None or (is_short and all(row[-1] == "" for row in body)):
+            what = f"has {odd!r} among the names in line {grid.lines[0]}" if odd else "has a delimiter after every row"
+            raise InputError(f"{grid.name} {what}; is it damaged?")
         return True, n_text or _count_titled(grid, first, body, is_short)
     is_header, is_index = _find_codes(grid.name, [row[n_text:] for row in grid.rows])
     if not is_header and any(map(is_number, first[:n_text])):
@@ -92,6 +93,10 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
 
 def _is_code(cell: str) -> bool:
     return cell.isascii() and cell.isdigit()
+
+
+def _is_name(cell: str) -> bool:
+    return any(map(str.isalpha, cell)) and not is_value(cell)
 
 
 def _count_text(rows: Sequence[Sequence[str]]) -> int:
