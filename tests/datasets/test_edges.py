@@ -265,10 +265,14 @@ def invoke(*arguments):
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
+@pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("nodes", [None, NAMES], ids=["numbers", "names"])
-def test_a_model_knows_the_nodes_of_a_single_sparse_subject(tmp_path, nodes):
-    data = sparse_study(20, seed=3)
-    folder = writers.write_edge_lists(data, tmp_path / "lists", nodes=nodes, base=1)
+def test_a_model_knows_nodes_and_direction_of_a_single_sparse_subject(tmp_path, nodes, directed):
+    data = sparse_study(20, seed=3, directed=directed)
+    graphs = data.adjacency.copy()
+    graphs[1:6] = np.triu(graphs[1:6]) if directed else graphs[1:6]  # one triangle, and yet with a direction
+    data = data.replace(adjacency=graphs)
+    folder = writers.write_edge_lists(data, tmp_path / "lists", nodes=nodes, base=1, both=directed)
     model, out = tmp_path / "m.safetensors", tmp_path / "p.csv"
     assert invoke("fit", folder, "--target", "diagnosis", "--method", "linear", "--out", model).exit_code == 0
     assert invoke("predict", model, folder, "--out", out).exit_code == 0
@@ -277,8 +281,7 @@ def test_a_model_knows_the_nodes_of_a_single_sparse_subject(tmp_path, nodes):
         single = tmp_path / f"single{subject}"
         single.mkdir()
         (single / f"sub-{subject}.csv").write_bytes((folder / f"sub-{subject}.csv").read_bytes())
-        # Whether a list of few edges has a direction it cannot tell; that it has the model's nodes is known.
-        result = invoke("predict", model, single, "--undirected", "--kind", "edges", "--out", out)
+        result = invoke("predict", model, single, "--out", out)
         assert result.exit_code == 0, result.output
         assert dict(line.split(",", 1) for line in out.read_text().splitlines())[subject] == expected[subject]
 
@@ -292,8 +295,24 @@ def test_a_model_of_matrices_gives_edge_lists_their_number_of_nodes(tmp_path):
     result = invoke("predict", model, folder, "--out", out)
     assert result.exit_code == 2
     assert "--index-base" in result.output
-    for option, found in ((["--index-base", "1"], "1 predictions"), (["--n-nodes", "5"], "5")):
-        assert found in invoke("predict", model, folder, "--out", out, *option).output
+    assert "1 predictions" in invoke("predict", model, folder, "--out", out, "--index-base", 1).output
+    assert "5 nodes" in invoke("predict", model, folder, "--out", out, "--n-nodes", 5).output
+
+
+def test_new_data_are_like_the_old(tmp_path):
+    data = load_graphs(writers.write_edge_lists(sparse_study(), tmp_path / "lists", base=1))
+    single = write(tmp_path / "s", "4,2,1\n")
+    read = load_graphs(single, like=data)
+    assert read.adjacency.shape == (1, 6, 6)
+    assert np.argwhere(read.adjacency[0]).tolist() == [[1, 3], [3, 1]]
+    assert read.atlas.node_names == data.atlas.node_names
+    with pytest.raises(InputError, match="node 7"):
+        load_graphs(write(tmp_path / "t", "4,7,1\n"), like=data)
+    directed = load_graphs(writers.write_edge_lists(sparse_study(directed=True), tmp_path / "d", base=1, both=True))
+    assert np.argwhere(load_graphs(single, like=directed).adjacency[0]).tolist() == [[3, 1]]
+    np.savez(tmp_path / "m.npz", adjacency=np.triu(np.ones((2, 6, 6))))
+    assert np.array_equal(load_graphs(tmp_path / "m.npz", like=directed).adjacency[0], np.triu(np.ones((6, 6))))
+    assert np.array_equal(load_graphs(tmp_path / "m.npz", like=data).adjacency[0], np.ones((6, 6)))
 
 
 def test_nodes_of_new_data_stand_in_the_models_order(tmp_path, study):

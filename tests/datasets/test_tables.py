@@ -179,6 +179,18 @@ def test_covariates_with_decimal_commas_are_numbers(tmp_path):
         load_graphs(write_study(tmp_path, "\n".join(row.replace("19,5", "2") for row in table)), covariates=["age"])
 
 
+def test_several_tables_are_refused_unless_one_is_chosen(tmp_path):
+    other = "\n".join(rows()).replace("hc", "xx").replace("ad", "hc").replace("xx", "ad")
+    folder = write_study(tmp_path, "\n".join(rows()))
+    (folder / "metadata.tsv").write_text(other)
+    assert labels_of(folder) == LABELS
+    (folder / "participants.csv").write_text(other.replace("\t", ","))
+    with pytest.raises(InputError, match=r"participants\.csv, participants\.tsv.*--participants"):
+        load_graphs(folder, target="dx")
+    data = load_graphs(folder, target="dx", participants=folder / "metadata.tsv")
+    assert [data.label_names[code] for code in data.labels] == [{"hc": "ad", "ad": "hc"}[label] for label in LABELS]
+
+
 # -- who is who -------------------------------------------------------------------------------------------------
 
 

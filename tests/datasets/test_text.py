@@ -139,3 +139,94 @@ def test_damaged_text_is_refused_by_name(tmp_path, text, sentence):
     with pytest.raises(InputError, match=sentence) as refusal:
         read_text_matrix(path)
     assert "bad.csv" in str(refusal.value)
+
+
+HOPS = [[abs(i - j) for j in range(5)] for i in range(5)]
+
+
+def read(tmp_path, text):
+    path = tmp_path / "m.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_text_matrix(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\n".join(",".join(map(str, row)) for row in HOPS), HOPS),
+        ("0,1,2,3,4\n" + "\n".join(",".join(map(str, row)) for row in HOPS), HOPS),
+        ("2001,2002,2003,2004,2005\n" + "\n".join(",".join(map(str, row)) for row in HOPS), HOPS),
+        ("Node,2001,2002\nA,.5,.25\nB,.25,.5", [[0.5, 0.25], [0.25, 0.5]]),
+        (",2001,2002\n2001,.5,.25\n2002,.25,.5", [[0.5, 0.25], [0.25, 0.5]]),
+        (",1,2\n1,,3\n2,3,", [[np.nan, 1, 2], [1, np.nan, 3], [2, 3, np.nan]]),
+        ("7,12,3\n0,1,5\n4,4,4", [[7, 12, 3], [0, 1, 5], [4, 4, 4]]),
+        ("0,5;1,25\n2,125;3", [[0.5, 1.25], [2.125, 3]]),
+        ("4 0,5 -0,25\n2 1,5 0,75", [[4, 0.5, -0.25], [2, 1.5, 0.75]]),
+        ("0,123\t0,456\n1,000\t0,789", [[0.123, 0.456], [1, 0.789]]),
+        ('"0,5","1,25"\n"2,125","3"', [[0.5, 1.25], [2.125, 3]]),
+        ("time,a,b\n0.0,1,2\n0.5,3,4", [[1, 2], [3, 4]]),
+        ("NA,CN\n1.5,2.5\n3.5,4.5", [[1.5, 2.5], [3.5, 4.5]]),
+    ],
+    ids=[
+        "distances in steps", "numbers above them", "codes above them", "codes with a title", "codes with a corner",
+        "empty diagonal", "whole numbers", "decimal commas", "decimal commas and blanks", "three decimals",
+        "quoted decimal commas", "times", "a region called NA",
+    ],
+)  # fmt: skip
+def test_rows_of_numbers_are_values_or_headers(tmp_path, text, expected):
+    np.testing.assert_array_equal(read(tmp_path, text)[0], expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0,1,2\n.5,.25,.125\n.75,.5,.25",
+        "1,.5,.25\n2,.125,.5\n3,.25,.75",
+        "2001,2002\n7,9\n5,3",
+        "1,234\t2,345\n3,456\t4,567",
+        "1,5\t2.5\n3,5\t4,5",
+        "1.234,5;2\n3,5;4",
+        "0,05,1,25\n2,50,0,75",
+        "a,b,c\n1,2,3,\n4,5,6,\n7,8,9,",
+        "0,3\n3,4,5\n7,8,9",
+        "x,0.5,1\n0.25,0.5,1\n0.5,1,2",
+        "x,5e-1,1\n0.25,0.5,1\n0.5,1,2",
+        ",A,B\nB,1,2\nA,3,4",
+        "1;2\n3,4;5,6\n7.5;8",
+        "1_000,2\n3,4_0",
+        "٣,2\n3,4",
+        "1,2\n3,0x1F",
+        '1,2\n"3,4',
+        "region,A,B\n1.5,2,3\n0.5,4,5",
+        "A 0,5 0,25\nB 0,5 0,75",
+        "1,2\n3,4\n\x1a",
+    ],
+    ids=[
+        "counting header or row", "counting index or column", "codes or values", "thousands", "comma and point",
+        "thousands with points", "decimal and other commas", "delimiter at the end of rows only", "short first row",
+        "damaged first row", "damaged first row with exponents",
+        "rows in another order", "two decimal signs", "underscores", "other digits", "hexadecimal",
+        "open quote", "title above values", "names and decimal commas", "control character",
+    ],
+)  # fmt: skip
+def test_what_has_two_readings_is_refused(tmp_path, text):
+    with pytest.raises(InputError, match=r"m\.csv"):
+        read(tmp_path, text)
+
+
+def test_integer_series_under_codes(tmp_path):
+    """A first row of whole numbers above whole numbers: values where they are like the others, else refused."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(900, 1100, size=(30, 6))
+    body = "\n".join(",".join(map(str, row)) for row in values.tolist())
+    assert np.array_equal(read(tmp_path, body)[0], values)
+    with pytest.raises(InputError, match=r"m\.csv"):
+        read(tmp_path, "2001,2002,2003,2004,2005,2006\n" + body)
+    assert np.array_equal(read(tmp_path, "a,b,c,d,e,f\n" + body)[0], values)
+
+
+def test_decimal_commas_that_commas_cut_in_two_are_no_square_matrix(tmp_path):
+    series = np.random.default_rng(0).normal(size=(12, 6)).round(3)
+    text = "\n".join(",".join(f"{value:.3f}".replace(".", ",") for value in row) for row in series.tolist())
+    with pytest.raises(InputError, match="decimal commas"):
+        read(tmp_path, text)

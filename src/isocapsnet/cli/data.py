@@ -242,5 +242,5 @@ def open_graphs(path: str, **options: Any) -> "BrainGraphs":
 
     if path in CATALOG and not Path(path).exists():
         chosen = ReadOptions(**options)
-        return match_nodes(apply_options(fetch_graphs(path), chosen), chosen.n_nodes, chosen.nodes)
+        return match_nodes(apply_options(fetch_graphs(path), chosen), chosen)
     return load_graphs(path, **options)

@@ -47,6 +47,7 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
     from isocapsnet import save_model
     from isocapsnet.benchmark.estimation import build_estimator
     from isocapsnet.cli._methods import make_method, split_one_name
+    from isocapsnet.datasets.nodes import layout_of
 
     chosen = make_method(*split_one_name(method), device=device, use_unlabeled=use_unlabeled)
     graphs = open_graphs(data, **reading)
@@ -60,7 +61,8 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
     estimator = build_estimator(chosen.factory, {**chosen.parameters, **chosen.runtime}, seed)
     extra = {"X_unlabeled": X[~known]} if chosen.use_unlabeled else {}
     estimator.fit(X[known], np.array(graphs.label_names)[graphs.labels[known]], **extra)
-    estimator.node_names_in_ = None if graphs.atlas is None else list(graphs.atlas.node_names)
+    layout = layout_of(graphs)
+    estimator.node_names_in_, estimator.directed_in_ = layout.node_names, layout.directed
     save_model(estimator, out)
     click.echo(printable(f"{chosen.label} fitted to {known.sum()} graphs: {out}"))
 
@@ -125,14 +127,11 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
 
 
 def open_for_model(estimator: "GraphClassifier", data: str, reading: dict[str, Any]) -> "BrainGraphs":
-    """Data for a fitted model: with its nodes in its order, where they have names.
+    """Data for a fitted model, with its nodes in its order; what edge lists do not tell is as in training."""
+    from isocapsnet.datasets.study import Layout
 
-    Edge lists do not tell the nodes without an edge; they have the nodes of the model.
-    """
-    reading = reading | {"nodes": estimator.node_names_in_}
-    if estimator.node_names_in_ is None and reading["n_nodes"] is None and Path(data).is_dir():
-        reading["n_nodes"] = estimator.n_nodes_in_
-    return open_graphs(data, **reading)
+    like = Layout(estimator.n_nodes_in_, estimator.node_names_in_, estimator.directed_in_)
+    return open_graphs(data, **reading, like=like)
 
 
 def adjacency_of(graphs: "BrainGraphs") -> "NDArray[np.floating[Any]]":

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from isocapsnet.datasets.study import Findings
 
 
-def mend_stack(graphs: NDArray[Any], sources: Sequence[str], findings: "Findings") -> NDArray[Any]:
+def mend_stack(
+    graphs: NDArray[Any], sources: Sequence[str], findings: "Findings", *, may_mirror: bool = True
+) -> NDArray[Any]:
     """Mend the graphs that need it; the array is copied only then, so that a clean memory map stays one."""
     filled: dict[int, NDArray[Any]] = {}
     triangular: list[int] = []
@@ -24,7 +26,7 @@ def mend_stack(graphs: NDArray[Any], sources: Sequence[str], findings: "Findings
         triangular += (start + np.flatnonzero(finite & (upper != lower))).tolist()
     triangular += [i for i, graph in filled.items() if _is_triangular(graph)]
     others = (filled.get(i, graphs[i]) for i in sorted({*range(len(graphs))} - {*triangular}))
-    if triangular and not _keep_direction(others, [sources[i] for i in triangular], findings):
+    if triangular and may_mirror and not _keep_direction(others, [sources[i] for i in triangular], findings):
         filled |= {i: _mirror(filled.get(i, graphs[i])) for i in triangular}
     if not filled:
         return graphs

@@ -18,9 +18,9 @@ from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
 from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.nodes import match_nodes
+from isocapsnet.datasets.nodes import layout_of, match_nodes
 from isocapsnet.datasets.storage import is_saved
-from isocapsnet.datasets.study import Findings, ReadOptions, Study, assemble
+from isocapsnet.datasets.study import Findings, Layout, ReadOptions, Study, assemble
 
 # Options that say which files to read and where their columns are, and options that name columns.
 _FOLDER_OPTIONS = ("participants", "select", "kind", "index_base", "directed")
@@ -41,7 +41,7 @@ def load_graphs(
     n_nodes: int | None = None,
     index_base: Literal[0, 1] | None = None,
     directed: bool | None = None,
-    nodes: Sequence[str] | None = None,
+    like: BrainGraphs | Layout | None = None,
     read_limit: int | None = None,
 ) -> BrainGraphs:
     """Read connectomes or ROI time series with what is known about their subjects.
@@ -78,9 +78,9 @@ def load_graphs(
         Whether the nodes of edge lists count from 0 or from 1, where their numbers do not tell.
     directed : bool, optional
         Whether edge lists have a direction, where the listed pairs do not tell.
-    nodes : sequence of str, optional
-        The names of the nodes in the order in which they are needed, such as those that a model was fitted to. Data
-        with other names are refused.
+    like : BrainGraphs or Layout, optional
+        Data, such as those that a model was fitted to, whose nodes are needed in the same order. Data with other nodes
+        are refused; what edge lists do not tell is taken from there.
     read_limit : int, optional
         Bytes of memory that reading may take; files that declare more data than a third of it are refused before
         anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
@@ -103,7 +103,7 @@ def load_graphs(
         n_nodes,
         index_base,
         directed,
-        nodes,
+        layout_of(like) if isinstance(like, BrainGraphs) else like,
         read_limit,
     )
     findings = Findings()
@@ -141,7 +141,7 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     if is_geometric(source):
         _refuse(options, "a list of graphs", *_FOLDER_OPTIONS, *_COLUMN_OPTIONS)
         data = assemble(_exclude(read_geometric(source, limit), options, findings), findings, atlas=options.atlas)
-        return None if data is None else match_nodes(data, options.n_nodes, options.nodes)
+        return None if data is None else match_nodes(data, options)
     path = Path(source)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}.")
@@ -149,7 +149,7 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         data = _read_path(path, options, findings, limit)
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read ({error.strerror or error}).") from error
-    return None if data is None else match_nodes(data, options.n_nodes, options.nodes)
+    return None if data is None else match_nodes(data, options)
 
 
 def _read_path(path: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
@@ -166,6 +166,8 @@ def _read_path(path: Path, options: ReadOptions, findings: Findings, limit: Read
         study = read_npz(path, arrays, options)
     else:
         study = _read_study(path, options, findings, limit)
+    if study.is_directed is None and options.like is not None and options.like.directed:
+        study.is_directed = True
     return assemble(_exclude(study, options, findings), findings, atlas=options.atlas, name=path.stem)
 
 

@@ -46,6 +46,15 @@ class Findings:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What is known of graphs that others must be like: their nodes, and whether edges have a direction."""
+
+    n_nodes: int
+    node_names: Sequence[str] | None = None
+    directed: bool | None = None
+
+
+@dataclass(frozen=True)
 class ReadOptions:
     """How to read; the fields are explained at :func:`isocapsnet.datasets.readers.load_graphs`."""
 
@@ -60,8 +69,13 @@ class ReadOptions:
     n_nodes: int | None = None
     index_base: Literal[0, 1] | None = None
     directed: bool | None = None
-    nodes: Sequence[str] | None = None
+    like: Layout | None = None
     read_limit: int | None = None
+
+    @property
+    def known_n_nodes(self) -> int | None:
+        """The number of nodes, where an option or the data to be like say it."""
+        return self.n_nodes if self.n_nodes is not None or self.like is None else self.like.n_nodes
 
 
 @dataclass
@@ -100,7 +114,7 @@ def assemble(study: Study, findings: Findings, *, atlas: str | None = None, name
     node_names: Sequence[str] | None = None
     matrices: Any = study.matrices
     if isinstance(matrices, np.ndarray):
-        matrices = mend_stack(matrices, study.sources, findings)
+        matrices = mend_stack(matrices, study.sources, findings, may_mirror=study.is_directed is None)
         node_names = study.node_names[0] if study.node_names else None
     elif len(matrices) == len(study.sources):  # else the reader has noted why not
         mend = mend_series if study.is_series else fill_gaps

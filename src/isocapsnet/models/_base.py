@@ -25,8 +25,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     classes_: NDArray[Any]
     n_nodes_in_: int
-    #: Names of the nodes in the order of the training graphs, where whoever fitted the model knew them.
+    #: Names of the nodes in the order of the training graphs, and whether these have directed edges, where known.
     node_names_in_: Sequence[str] | None = None
+    directed_in_: bool | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""

@@ -48,6 +48,7 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
         "parameters": _storable_parameters(estimator),
         "n_nodes": estimator.n_nodes_in_,
         "node_names": None if estimator.node_names_in_ is None else [*map(str, estimator.node_names_in_)],
+        "directed": estimator.directed_in_,
         "classes": _encode_classes(estimator.classes_),
         "values": _encode(values),
     }
@@ -103,11 +104,7 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
     estimator = model(**{name: value for name, value in parameters.items() if (name, value) != model._former_default})
     estimator._check_parameters(n_nodes)
     estimator.n_nodes_in_, estimator.classes_ = n_nodes, _decode_classes(content["classes"])
-    names = estimator.node_names_in_ = content.get("node_names")
-    if names is not None and not (
-        isinstance(names, list) and len(names) == n_nodes and all(isinstance(name, str) for name in names)
-    ):
-        raise InputError(f"its node names are not {n_nodes} texts")
+    estimator.node_names_in_, estimator.directed_in_ = _decode_layout(content)
     n_classes = len(estimator.classes_)
     if n_classes < model._min_classes or n_classes > (model._max_classes or n_classes):
         raise InputError(f"it has {n_classes} classes")
@@ -230,3 +227,12 @@ def _decode_classes(stored: dict[str, Any]) -> NDArray[Any]:
     if not np.array_equal(np.unique(classes), classes) or classes.tolist() != labels:
         raise InputError("its classes are no sorted list of different labels")
     return classes
+
+
+def _decode_layout(content: dict[str, Any]) -> tuple[list[str] | None, bool | None]:
+    """Names of the nodes and whether edges are directed; older files do not say."""
+    names, directed = content.get("node_names"), content.get("directed")
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not (names is None or (is_list and len(names) == content["n_nodes"])) or directed not in (None, True, False):
+        raise InputError("the names of its nodes do not fit")
+    return names, directed

@@ -7,7 +7,6 @@ refused.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,8 @@ def _check_ends(lists: Sequence[EdgeList], options: ReadOptions) -> None:
     full = [one for one in lists if len(one.ends)]
     if not full:
         raise InputError(f"{lists[0].name} and the other edge lists have no edges at all.")
-    if options.kind == "edges" or full[0].is_titled:
+    is_known = (options.known_n_nodes or 0) > 3  # two or three columns are no signals of more nodes
+    if options.kind == "edges" or full[0].is_titled or is_known:
         return
     sources, targets = ({str(node) for one in full for node in np.unique(one.ends[:, side])} for side in (0, 1))
     if sources.isdisjoint(targets):
@@ -98,7 +98,7 @@ def _place_nodes(
 
 def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tuple[list[str], dict[str, int], str]:
     """The names of the nodes, the place of each as the files write it, and how they are known."""
-    known = None if options.nodes is None else list(options.nodes)
+    known = list(options.like.node_names) if options.like is not None and options.like.node_names else None
     if are_named and options.index_base is not None:
         raise InputError("--index-base does not apply to edge lists whose nodes have names; leave it out.")
     if known is None and are_named and options.atlas is not None:
@@ -111,13 +111,14 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
         return names, {name: place for place, name in enumerate(names)}, what
     if known is not None and options.index_base is None and all(name.startswith("node ") for name in known):
         return known, {name.removeprefix("node "): place for place, name in enumerate(known)}, "counted as in training"
-    base, n_nodes, why = _find_base(ids, replace(options, n_nodes=len(known)) if known else options)
+    base, n_nodes, why = _find_base(ids, options)
     names = [f"node {number}" for number in range(base, base + n_nodes)]
     return names, {str(base + place): place for place in range(n_nodes)}, f"counted from {base} ({why})"
 
 
 def _are_codes(ids: NDArray[Any], options: ReadOptions) -> bool:
-    return options.n_nodes is None and options.index_base is None and ids.min() > max(_CODES, len(ids))
+    is_open = options.n_nodes is None and options.index_base is None and options.like is None
+    return is_open and ids.min() > max(_CODES, len(ids))
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
@@ -128,7 +129,7 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
 def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:
     """Whether nodes count from 0 or 1, how many there are, and how that is known."""
     low, high = int(ids.min()), int(ids.max())
-    n_nodes = options.n_nodes
+    n_nodes = options.known_n_nodes
     if n_nodes is None and options.atlas is not None:
         n_nodes = len(load_atlas(options.atlas))
     if options.index_base is not None:
@@ -216,6 +217,8 @@ def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Fin
         falls |= bool((one.places[:, 0] > one.places[:, 1]).any())
     if options.directed is not None:
         is_directed, why = options.directed, "as asked for"
+    elif options.like is not None and options.like.directed is not None:
+        is_directed, why = options.like.directed, "as in training"
     elif differ:
         is_directed, why = True, "pairs have other weights in the other direction"
     elif not n_single:

@@ -67,7 +67,10 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     contents = [scan.content for scan in scans if scan.content is not None]
     if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
         options = replace(options, kind="edges")
-    kind, contents = recognise(contents, options.kind, findings) if contents else ("graphs", [])
+    if contents:
+        kind, contents = recognise(contents, options.kind, options.known_n_nodes, findings)
+    else:
+        kind = "graphs"
     kept = {id(content) for content in contents}
     scans = [scan for scan in scans if id(scan.content) in kept]
     study = _make_study(scans, kind, options, findings)

@@ -76,12 +76,14 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
     n_text = _count_text(body)
     if body and n_text == len(body[0]):
         raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
+    _check_words(grid, n_text)
     names = first if is_short else first[n_text:]
     is_titled = not is_short and 0 < n_text <= len(first) and first[n_text - 1].lower() in INDEX_TITLES
     if is_short or is_titled or not all(map(is_number, names)):
-        value = next((cell for cell in names if is_value(cell) and not _is_code(cell)), None)
-        if value is not None:
-            raise InputError(f"{grid.name} has names and the number {value!r} in line {grid.lines[0]}; is it damaged?")
+        odd = next((cell for cell in names if cell and not _is_code(cell) and not _is_name(cell)), None)
+        if odd is not None or (is_short and all(row[-1] == "" for row in body)):
+            what = f"has {odd!r} among the names in line {grid.lines[0]}" if odd else "has a delimiter after every row"
+            raise InputError(f"{grid.name} {what}; is it damaged?")
         return True, n_text or _count_titled(grid, first, body, is_short)
     is_header, is_index = _find_codes(grid.name, [row[n_text:] for row in grid.rows])
     if not is_header and any(map(is_number, first[:n_text])):
@@ -91,6 +93,10 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
 
 def _is_code(cell: str) -> bool:
     return cell.isascii() and cell.isdigit()
+
+
+def _is_name(cell: str) -> bool:
+    return any(map(str.isalpha, cell)) and not is_value(cell)
 
 
 def _count_text(rows: Sequence[Sequence[str]]) -> int:
@@ -186,6 +192,18 @@ def _check_widths(grid: Grid, is_short: bool) -> None:
                 f"{grid.name} has {width} values in its first row of numbers but {len(row)} in line {line}; the file "
                 "is damaged or its delimiter is unusual."
             )
+
+
+def _check_words(grid: Grid, n_text: int) -> None:
+    """Refuse texts that are several numbers, which another delimiter would separate, and too many texts."""
+    if n_text > 2:
+        raise InputError(f"{grid.name} has {n_text} columns of text before its numbers; keep at most the rows' names.")
+    for row, line in zip(grid.rows, grid.lines, strict=True):
+        for cell in row[:n_text]:
+            if len(words := cell.split()) > 1 and all(map(is_value, words)):
+                raise InputError(
+                    f"{grid.name} has {cell!r} between two {grid.delimiter!r} in line {line}; use one delimiter."
+                )
 
 
 def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:

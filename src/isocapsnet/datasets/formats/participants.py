@@ -56,8 +56,12 @@ def find_table(folder: Path) -> Path | None:
     is_derivative = "derivatives" in folder.absolute().parts or (folder / "dataset_description.json").exists()
     for place in (folder, *(folder.absolute().parents[:2] if is_derivative else ())):
         tables = sorted(p for p in place.iterdir() if p.is_file() and is_table(p))
+        tables = [table for table in tables if table.stem.lower() == "participants"] or tables
+        if len(tables) > 1:
+            names = list_some([table.name for table in tables])
+            raise InputError(f"{place.name} has several tables of subjects ({names}); choose one with --participants.")
         if tables:
-            return next((t for t in tables if t.stem == "participants"), tables[0])
+            return tables[0]
     return None
 
 

@@ -45,14 +45,19 @@ def is_named_series(file_name: str) -> bool:
     return _SERIES.search(file_name) is not None
 
 
-def recognise(contents: Sequence[Content], asked: str, findings: Findings) -> tuple[Kind, list[Content]]:
-    """The kind of the files, on record, and those that can be of it; the others are noted as errors."""
+def recognise(
+    contents: Sequence[Content], asked: str, n_nodes: int | None, findings: Findings
+) -> tuple[Kind, list[Content]]:
+    """The kind of the files, on record, and those that can be of it; the others are noted as errors.
+
+    ``n_nodes`` is the number of nodes where it is known.
+    """
     if asked in ("edges", "series"):
         kind, why = cast(Kind, asked), "as asked for"
     elif asked == "auto" and is_named_series(contents[0].source):
         kind, why = "series", "by their names"
     else:
-        kind, why = _weigh(contents, asked)
+        kind, why = _weigh(contents, asked, n_nodes)
     errors = {one.source: _refuse_kind(one, kind, contents) for one in contents}
     fitting = [one for one in contents if errors[one.source] is None]
     if kind == "series":
@@ -64,11 +69,13 @@ def recognise(contents: Sequence[Content], asked: str, findings: Findings) -> tu
     return kind, fitting
 
 
-def _weigh(contents: Sequence[Content], asked: str) -> tuple[Kind, str]:
+def _weigh(contents: Sequence[Content], asked: str, n_nodes: int | None) -> tuple[Kind, str]:
     """Matrices or edge lists where all or most files can be; else time series where all have as many columns."""
     n_files = len(contents)
     n_squares, n_lists = sum(one.is_square for one in contents), sum(one.edges is not None for one in contents)
     if n_squares == n_lists == n_files and asked == "auto":
+        if n_nodes is not None and all(one.matrix is not None and len(one.matrix) != n_nodes for one in contents):
+            return "edges", f"none is a matrix of {n_nodes} nodes"
         raise InputError(
             f"{contents[0].source} and the other files may be square matrices or edge lists; say --kind graphs or "
             "--kind edges."

@@ -47,9 +47,14 @@ def read_text(path: Path, limit: ReadLimit | None = None) -> str:
 
 
 def find_delimiter(line: str) -> str:
-    """The first of tab, semicolon and comma that the line has outside quotes, else a blank."""
+    """The first of tab, semicolon and comma that the line has outside quotes, else a blank.
+
+    Commas are decimal where blanks stand between numbers.
+    """
     bare = _QUOTED.sub("", line)
-    return next((delimiter for delimiter in "\t;," if delimiter in bare), " ")
+    delimiter = next((delimiter for delimiter in "\t;," if delimiter in bare), " ")
+    words = bare.split()
+    return " " if delimiter == "," and len(words) > 1 and all(map(is_value, words)) else delimiter
 
 
 @dataclass(frozen=True)
