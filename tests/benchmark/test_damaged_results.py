@@ -1,6 +1,7 @@
 """Damaged, edited and foreign files in a results folder: set aside, named, computed again; never a wrong number."""
 
 import json
+import os
 import shutil
 import stat
 from collections import Counter
@@ -181,9 +182,11 @@ def test_files_that_belong_to_no_job_are_passed_over(study: Path, pristine: Path
     for kind in ("records", "errors"):
         (folder / kind / "zz").mkdir(parents=True)
         (folder / kind / "zz" / "notes.txt").write_text("mine")
+        Path(os.fsdecode(bytes(folder / kind / "zz") + b"/\x1b[31m\xff")).write_text("red")
     compared = _call("compare", folder)
     assert compared.exit_code == 0
     assert compared.output.count("notes.txt") == 2
+    assert "\x1b" not in compared.output and "?[31m?" in compared.output
     assert _benchmark(study, folder).exit_code == 0
     assert (folder / "records" / "zz" / "notes.txt").read_text() == "mine"
 

@@ -6,6 +6,7 @@ checked all the same: another program may have written it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from isocapsnet._validation import InputError
@@ -138,9 +139,10 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 def _read_job(content: Record) -> Job:
     _typed(content, _JOB, "has a job that")
     try:
-        Protocol(**content["protocol"])
-    except (TypeError, ValueError) as error:
-        raise DamagedError("has a protocol that this version does not know") from error
+        known = asdict(Protocol(**content["protocol"])) == content["protocol"]
+    except (TypeError, ValueError):
+        known = False
+    _require(known, "has a protocol that this version does not know")
     for step in content["preparation"]:
         _require(isinstance(step, dict) and _are(_typed(step, _STEP, "has a step that")["columns"], str), "has no step")
     _require(_are(content["space"].values(), list), "has a search space without values")

@@ -1,16 +1,15 @@
 """From records to a table with verdicts in words, in which no winner is marked inside the noise."""
 
 import html
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from isocapsnet.benchmark import statistics
-from isocapsnet.benchmark.jobs import method_label
+from isocapsnet.benchmark.evidence import Evidence, Place, evidence_of, tell_apart
 from isocapsnet.benchmark.naming import canonical_json
 from isocapsnet.benchmark.sites import Sites
 from isocapsnet.benchmark.statistics import CHANCE, METRICS, Interval
@@ -20,8 +19,6 @@ REFERENCE = "linear"
 #: Level of every test.
 LEVEL = 0.05
 _NOT_A_NUMBER = Interval(*[float("nan")] * 3)
-
-Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -118,66 +115,6 @@ class Table:
         return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-class _Fold(NamedTuple):
-    """What the table needs of one record; ``counts`` (n_classes,) are those of its test graphs."""
-
-    key: str
-    scores: Mapping[str, float]
-    counts: Sequence[int]
-    seconds: float
-    weight: int
-    sites: Mapping[str, Any] | None
-
-
-@dataclass
-class _Evidence:
-    """What was found of one method on the data, in audits and under the null, and failures.
-
-    Of a record no more is kept than the table needs: all of them may be more than fits into memory.
-    """
-
-    label: str
-    use_unlabeled: bool
-    details: str
-    data: dict[Place, _Fold] = field(default_factory=dict)
-    audits: dict[tuple[int, Place], float] = field(default_factory=dict)
-    null: dict[int, dict[Place, float]] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-    jobs: int = 0
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        job = record["job"]
-        place = (job["repeat"], job["fold"])
-        self.jobs += 1
-        if not job["permutation"] and job["audit"] is None:
-            self.data[place] = _Fold(
-                record["key"],
-                statistics.score(record["labels"], record["probabilities"]),
-                np.bincount(record["labels"], minlength=len(record["classes"])).tolist(),
-                sum(record["seconds"].values()),
-                (record.get("sites") or {}).get("n_subjects", 1),
-                record.get("sites"),
-            )
-            return
-        area = statistics.roc_auc(np.asarray(record["labels"]), np.asarray(record["probabilities"]))
-        if job["audit"] is not None:
-            self.audits[job["audit"], place] = area
-        else:
-            self.null.setdefault(job["permutation"], {})[place] = area
-
-    def areas(self) -> dict[Place, float]:
-        return {place: fold.scores["roc_auc"] for place, fold in self.data.items()}
-
-    def weights(self, places: Iterable[Place] | None = None) -> list[int]:
-        """The weights of some folds, or of all in their order."""
-        return [self.data[place].weight for place in (self.data if places is None else places)]
-
-    def area_variance(self, area: float) -> float:
-        """What the test folds imply for the variance of one fold's ROC AUC, were ``area`` its expectation."""
-        variances = [statistics.auc_variance(area, fold.counts) for fold in self.data.values()]
-        return statistics.mean_variance(variances, self.weights())
-
-
 def _show(interval: Interval) -> str:
     """``0.712 [0.650, 0.774]``; a dash for what was not measured."""
     mean, low, high = ("–" if np.isnan(value) else f"{value:.3f}" for value in interval)
@@ -186,21 +123,21 @@ def _show(interval: Interval) -> str:
 
 def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()) -> Table:
     """The table of records that share a study, a protocol and a preparation; ``errors`` are of failed jobs."""
-    evidence: dict[str, _Evidence] = {}
+    evidence: dict[str, Evidence] = {}
     ratios = []
     versions: dict[str, set[str]] = {}
     for record in records:
         for package, version in record.get("versions", {}).items():
             versions.setdefault(package, set()).add(version)
-        _evidence_of(record, evidence).add(record)
+        evidence_of(record, evidence).add(record)
         ratios.append(len(record["test"]) / record["n_train"])
     for error in errors:
-        found = _evidence_of(error, evidence)
+        found = evidence_of(error, evidence)
         found.jobs += 1
         found.failures[error["reason"]] += 1
     ratio = float(np.mean(ratios)) if ratios else float("nan")
     methods = list(evidence.values())
-    _tell_apart(methods)
+    tell_apart(methods)
     comparisons = _compare_all(methods, ratio)
     p_chance = _test_against_chance(methods, ratio)
     hopeless = _out_of_reach(methods, ratio)
@@ -242,30 +179,7 @@ def group_of(item: Mapping[str, Any]) -> str:
     return canonical_json([job["dataset"], protocol, job["preparation"]])
 
 
-def _evidence_of(item: Mapping[str, Any], evidence: dict[str, _Evidence]) -> _Evidence:
-    """The evidence of the method that a record or error is of, in the same version, tuned alike."""
-    job = item["job"]
-    label = method_label(job["method"], job["parameters"])
-    tuning = {name: value for name, value in job["protocol"].items() if name in ("inner_folds", "n_candidates")}
-    settings = [job["method"], job["parameters"], job["version"], job["space"], tuning, job["use_unlabeled"]]
-    identity = canonical_json(settings)
-    details = [f"version {job['version']}", f"{tuning['n_candidates']} settings tried" if job["space"] else "not tuned"]
-    details += ["with unlabelled graphs"] if job["use_unlabeled"] else []
-    return evidence.setdefault(identity, _Evidence(label, job["use_unlabeled"], ", ".join(details)))
-
-
-def _tell_apart(methods: Sequence[_Evidence]) -> None:
-    """Give rows that would have the same name (another version, tuned otherwise) names of their own."""
-    labels = Counter(found.label for found in methods)
-    seen: Counter[str] = Counter()
-    for found in methods:
-        if labels[found.label] > 1:
-            name = f"{found.label} ({found.details})"
-            seen[name] += 1
-            found.label = name if seen[name] == 1 else f"{name} #{seen[name]}"
-
-
-def _summarise(found: _Evidence, ratio: float) -> MethodResult:
+def _summarise(found: Evidence, ratio: float) -> MethodResult:
     """The row without what depends on other rows."""
     folds = dict(sorted(found.data.items()))
     weights = found.weights(folds)
@@ -297,7 +211,7 @@ def _summarise(found: _Evidence, ratio: float) -> MethodResult:
     )
 
 
-def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str, float]:
+def _test_against_chance(methods: Sequence[Evidence], ratio: float) -> dict[str, float]:
     """Label to Holm-adjusted p-value: by permutation where there are any, else by corrected t-test."""
     p_values: dict[str, float] = {}
     for found in methods:
@@ -320,7 +234,7 @@ def _test_against_chance(methods: Sequence[_Evidence], ratio: float) -> dict[str
     return p_values | dict(zip(asked, statistics.holm([p_values[label] for label in asked]), strict=True))
 
 
-def _out_of_reach(methods: Sequence[_Evidence], ratio: float) -> set[str]:
+def _out_of_reach(methods: Sequence[Evidence], ratio: float) -> set[str]:
     """Labels of methods that would not be above chance by t-test even if each had a ROC AUC of 1 in every fold."""
     p_values = {
         found.label: statistics.corrected_t_test(
@@ -338,7 +252,7 @@ def _out_of_reach(methods: Sequence[_Evidence], ratio: float) -> set[str]:
 
 
 def _compare(
-    first: Mapping[Place, float], second: Mapping[Place, float], found: _Evidence, ratio: float
+    first: Mapping[Place, float], second: Mapping[Place, float], found: Evidence, ratio: float
 ) -> tuple[Interval, float]:
     """Difference over the folds both have, weighted as in ``found``, with its interval and two-sided p-value."""
     common = sorted(first.keys() & second.keys())
@@ -349,7 +263,7 @@ def _compare(
     return interval, statistics.corrected_t_test(differences, ratio, weights=weights)
 
 
-def _compare_all(methods: Sequence[_Evidence], ratio: float) -> list[Comparison]:
+def _compare_all(methods: Sequence[Evidence], ratio: float) -> list[Comparison]:
     pairs = list(combinations([found for found in methods if found.data], 2))
     tests = [_compare(first.areas(), second.areas(), first, ratio) for first, second in pairs]
     adjusted = statistics.holm([p_value for _, p_value in tests])
@@ -359,7 +273,7 @@ def _compare_all(methods: Sequence[_Evidence], ratio: float) -> list[Comparison]
     ]
 
 
-def _against_reference(methods: Sequence[_Evidence], ratio: float) -> dict[str, str]:
+def _against_reference(methods: Sequence[Evidence], ratio: float) -> dict[str, str]:
     """Label to what is known of its difference to the reference, Holm-adjusted over these comparisons."""
     reference = next((found for found in methods if found.label == REFERENCE and found.data), None)
     others = [found for found in methods if found is not reference and found.data]
@@ -374,7 +288,7 @@ def _against_reference(methods: Sequence[_Evidence], ratio: float) -> dict[str, 
     return words
 
 
-def _test_audits(methods: Sequence[_Evidence], ratio: float) -> dict[str, Audit]:
+def _test_audits(methods: Sequence[Evidence], ratio: float) -> dict[str, Audit]:
     audited = [found for found in methods if found.audits]
     tests = []
     for found in audited:
@@ -393,7 +307,7 @@ def _test_audits(methods: Sequence[_Evidence], ratio: float) -> dict[str, Audit]
     }
 
 
-def _find_best(methods: Sequence[_Evidence], comparisons: Sequence[Comparison]) -> str | None:
+def _find_best(methods: Sequence[Evidence], comparisons: Sequence[Comparison]) -> str | None:
     """The method that beats every other one; None inside the noise, and when there is nothing to beat."""
     for found in methods:
         wins = [

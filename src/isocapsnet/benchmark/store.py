@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from isocapsnet.benchmark.artifacts import check_artifacts
+from isocapsnet.benchmark.failures import printable
 from isocapsnet.benchmark.files import DamagedError, read_json, set_aside, write_whole
 from isocapsnet.benchmark.jobs import Job
 from isocapsnet.benchmark.naming import canonical_json, digest_of
@@ -127,7 +128,8 @@ class Store:
 
     def describe_rejected(self) -> list[str]:
         """A sentence for each of the first files that could not be used, and one for the others."""
-        sentences = [f"{path} {_first(reasons)}." for path, reasons in list(self.rejected.items())[:_LISTED]]
+        first = list(self.rejected.items())[:_LISTED]
+        sentences = [printable(f"{path} {_first(reasons)}.") for path, reasons in first]
         more = len(self.rejected) - len(sentences)
         return [*sentences, f"{more} more files of {self.folder} cannot be used."] if more else sentences
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.benchmark.failures import printable
 from isocapsnet.benchmark.files import naming, set_aside
 from isocapsnet.benchmark.naming import digest_of
 from isocapsnet.benchmark.records import check_truth
@@ -105,7 +106,7 @@ class DataCopies:
                 data = BrainGraphs.load(path)
                 data.digest()
             except Exception as error:  # a damaged archive can fail in any way
-                self.problems.append(f"The folder's copy of the data cannot be used: {path.name}: {error}")
+                self.problems.append(printable(f"The folder's copy of the data cannot be used: {path.name}: {error}"))
             else:
                 yield data
 
