@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz.damage import damage
+from tests.fuzz.damage.records import place_of
 from tests.fuzz.seeds import Seed
 
 
@@ -53,7 +54,9 @@ def make_case(name: str, number: int, seeds: list[Seed], only: int | None = None
                 own.choice(_DAMAGES_TO_FILES)(files, target, own)
                 are_noticed.append(False)
             else:
-                files[target], is_noticed = damage(kind_of(target), seed.files[target], own)
+                content, is_noticed = damage(kind_of(target), seed.files[target], own)
+                del files[target]
+                files[place_of(content, target) if kind_of(target) == ".record" else target] = content
                 are_noticed.append(is_noticed)
     return Case(seed, files, seed.source, options, way, len(chosen), seed.is_sealed and all(are_noticed))
 
@@ -63,7 +66,7 @@ def kind_of(path: str) -> str:
     place = PurePosixPath(path)
     if place.name.startswith("fold_"):
         return ".pickle"
-    return ".json" if place.parts[0] in ("records", "errors") else place.suffix
+    return ".record" if place.parts[0] in ("records", "errors") else place.suffix
 
 
 def write_case(files: Mapping[str, Content], folder: Path) -> None:
@@ -88,6 +91,11 @@ def write_case(files: Mapping[str, Content], folder: Path) -> None:
 
 
 Files = dict[str, Content]
+_STEMS = (
+    "\x1b[31mred", "a b", "é", "x" * 200, "a\nb", "=cmd()", "-rf", "participants", "sub-", "..x", "\u202e", "1",
+    "fold_1",
+)  # fmt: skip
+_MORE = ("notes.csv", ".DS_Store", "participants.csv", "timeseries_1.csv")
 
 
 def _remove(files: Files, target: str, rng: Random) -> None:
@@ -104,40 +112,13 @@ def _take_another(files: Files, target: str, rng: Random) -> None:
 
 def _rename(files: Files, target: str, rng: Random) -> None:
     place = PurePosixPath(target)
-    stem = rng.choice(
-        (
-            "\x1b[31mred",
-            "a b",
-            "é",
-            "x" * 200,
-            "a\nb",
-            "=cmd()",
-            "-rf",
-            "participants",
-            "sub-",
-            "..x",
-            "\u202e",
-            "1",
-            "fold_1",
-        )
-    )
-    files[str(place.parent / (stem + rng.choice((place.suffix, place.suffix, "", ".csv", ".mat", ".npy"))))] = (
-        files.pop(target)
-    )
+    name = rng.choice(_STEMS) + rng.choice((place.suffix, place.suffix, "", ".csv", ".mat", ".npy"))
+    files[str(place.parent / name)] = files.pop(target)
 
 
 def _add(files: Files, target: str, rng: Random) -> None:
     place = PurePosixPath(target)
-    name = rng.choice(
-        (
-            f"copy of {place.name}",
-            "notes.csv",
-            ".DS_Store",
-            f"more/{place.name}",
-            "participants.csv",
-            "timeseries_1.csv",
-        )
-    )
+    name = rng.choice((f"copy of {place.name}", f"more/{place.name}", *_MORE))
     files[str(place.parent / name)] = rng.choice((files[target], b"", b"a,b\n1,2\n", bytes(9)))
 
 

@@ -174,6 +174,8 @@ class Worker:
             for process in _family(self._process):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
+            with suppress(ProcessLookupError):  # what a dead worker had started
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None and not stream.closed:

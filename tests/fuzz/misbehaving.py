@@ -3,6 +3,7 @@
 import functools
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,8 @@ def read(path: Path, options: Mapping[str, Any]) -> str:
         time.sleep(600)
     if conduct == "allocates":
         np.ones(options["n_values"])
+    if conduct == "leaves_a_process":
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
     if conduct == "raises":
         return {}["missing"]
     if conduct == "leaves_a_file":
@@ -68,4 +71,4 @@ CONDUCTS = {
     "does_not_notice": "wrong",
 }  # fmt: skip
 #: Formats of one conduct each: ``tests.fuzz.misbehaving:formats.hangs``.
-formats = SimpleNamespace(**{conduct: functools.partial(seeds, conduct) for conduct in CONDUCTS})
+formats = SimpleNamespace(**{name: functools.partial(seeds, name) for name in (*CONDUCTS, "leaves_a_process")})

@@ -10,6 +10,7 @@ import numpy as np
 from isocapsnet import MODELS, save_model
 from isocapsnet.benchmark import Store, tabulate
 from isocapsnet.benchmark.output import write_results
+from isocapsnet.benchmark.records import seal
 from isocapsnet.benchmark.store import batch_key
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.explain.artifacts import write_explanation
@@ -56,8 +57,8 @@ def models() -> list[Seed]:
 def records() -> list[Seed]:
     made = _Collector()
     ways = ("Store",) * 3 + ("compare",) * 3 + ("read_results",) * 6 + ("two folders",)
-    made.add(lambda f: _write_results(f, ("isocapsnet", "linear")), ways=ways)
-    made.add(lambda f: _write_results(f, ("isocapsnet",), with_explanation=True), ways=ways)
+    made.add(lambda f: _write_results(f, ("isocapsnet", "linear")), ways=ways, is_sealed=True)
+    made.add(lambda f: _write_results(f, ("isocapsnet",), with_explanation=True), ways=ways, is_sealed=True)
     return made.seeds
 
 
@@ -76,7 +77,7 @@ def _write_results(folder: Path, methods: tuple[str, ...], with_explanation: boo
     store.save(audit, make_record(data, audit, 0.2))
     null = [make_job(data, methods[0], 0, 0, permutation=number) for number in range(1, 5)]
     store.save(null[0], make_record(data, null[0], 0.0))
-    batch = {"key": batch_key(null[1]), "batch": [make_record(data, job, 0.0) for job in null[1:]]}
+    batch = {"key": batch_key(null[1]), "batch": [seal(make_record(data, job, 0.0)) for job in null[1:]]}
     path = folder / "records" / batch["key"][:2] / batch["key"]
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(batch))

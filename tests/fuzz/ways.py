@@ -1,4 +1,7 @@
-"""How a user reads each thing: the public functions and commands, and a look at what they return."""
+"""How a user reads each thing: the public functions and commands, and a look at what they return.
+
+Each returns lines that say what was read; of a damaged folder some may be missing, but none may be new.
+"""
 
 import hashlib
 import unicodedata
@@ -112,16 +115,20 @@ def _load_model(path: Path, options: Mapping[str, Any]) -> str:
 
 def _read_store(path: Path, options: Mapping[str, Any]) -> str:
     from isocapsnet.benchmark import Store, tabulate
+    from isocapsnet.benchmark.naming import digest_of
     from isocapsnet.benchmark.output import results_frame, results_json
     from isocapsnet.benchmark.results import group_records
 
     store = Store(path)
-    records, errors = group_records(store.records()), group_records(store.errors())
+    found = [*store.records(), *store.errors()]
+    store.describe_rejected()
+    records = group_records(item for item in found if "reason" not in item)
+    errors = group_records(item for item in found if "reason" in item)
     for group in dict.fromkeys([*records, *errors]):
         table = tabulate(records.get(group, []), errors.get(group, []))
         results_frame(table)
         results_json(table, {})
-    return ""
+    return "\n".join(digest_of(item) for item in found)
 
 
 def _read_results(path: Path, options: Mapping[str, Any]) -> str:

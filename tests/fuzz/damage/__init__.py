@@ -6,7 +6,7 @@ made again and lengths fit, or the damage would be noticed before the code that 
 
 from random import Random
 
-from tests.fuzz.damage import hdf5, mat5, npy, opcodes, plain, safetensors, text, trees, xml, zips
+from tests.fuzz.damage import hdf5, mat5, npy, opcodes, plain, records, safetensors, text, trees, xml, zips
 
 
 def damage(kind: str, content: bytes, rng: Random) -> tuple[bytes, bool]:
@@ -16,6 +16,8 @@ def damage(kind: str, content: bytes, rng: Random) -> tuple[bytes, bool]:
     """
     if not content or rng.random() < 0.35:
         return plain.damage_bytes(content, rng), True
+    if kind == ".record" and rng.random() < 0.4:
+        return trees.damage_json(content, rng), True
     return _KINDS[kind](content, rng), False
 
 
@@ -34,6 +36,7 @@ _KINDS = {
     ".mat": _damage_mat,
     ".graphml": xml.damage_xml,
     ".json": trees.damage_json,
+    ".record": records.damage_record,
     ".pickle": opcodes.damage_pickle,
     ".isocaps": safetensors.damage_model,
 }

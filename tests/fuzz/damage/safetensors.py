@@ -28,17 +28,19 @@ def join_model(header: Any, data: bytes, *, size: int | None = None, text: str |
     return struct.pack("<Q", (len(encoded) if size is None else size) % 2**64) + encoded + data
 
 
-def _arrays(header: dict[str, Any], data: bytes) -> dict[str, np.ndarray]:
+def read_model(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What isocapsnet keeps in a model file: the JSON in its header, and the arrays."""
+    header, data = split_model(content)
     arrays = {}
     for name, entry in header.items():
         if name != "__metadata__":
             start, stop = entry["data_offsets"]
             arrays[name] = np.frombuffer(data[start:stop], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays
+    return json.loads(header["__metadata__"]["isocapsnet"]), arrays
 
 
-def _write(content: Any, arrays: dict[str, np.ndarray], rng: Random) -> bytes:
-    """A model file of this content and these arrays, with their digest."""
+def write_model(text: str, arrays: dict[str, np.ndarray]) -> bytes:
+    """A model file of this JSON and these arrays, with their digest."""
     from isocapsnet.models._persistence import _digest  # imports torch, which other formats need not wait for
 
     names = {np.dtype(kind).str: name for name, kind in _DTYPES.items()}
@@ -47,7 +49,6 @@ def _write(content: Any, arrays: dict[str, np.ndarray], rng: Random) -> bytes:
     for name, array in arrays.items():
         start, data = len(data), data + array.tobytes()
         header[name] = {"dtype": names[array.dtype.str], "shape": array.shape, "data_offsets": [start, len(data)]}
-    text = as_json(content, rng)
     try:
         digest = _digest(json.loads(text), arrays)
     except (ValueError, RecursionError, UnicodeEncodeError):  # no longer JSON that can be read
@@ -115,7 +116,7 @@ def damage_model(content: bytes, rng: Random) -> bytes:
     header, data = split_model(content)
     if rng.random() < 0.2:
         return _change_header(header, data, rng)
-    known, arrays = json.loads(header["__metadata__"]["isocapsnet"]), _arrays(header, data)
+    known, arrays = read_model(content)
     what = rng.choice(
         ("content", "content", "sizes", "sizes", "arrays", "arrays", "sizes and content", "arrays and sizes")
     )
@@ -125,4 +126,4 @@ def damage_model(content: bytes, rng: Random) -> bytes:
         _change_sizes(known, rng)
     if "content" in what:
         known = damage_tree(known, rng)
-    return _write(known, arrays, rng)
+    return write_model(as_json(known, rng), arrays)
