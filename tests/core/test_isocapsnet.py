@@ -9,7 +9,7 @@ from skorch.callbacks import Callback
 
 from isocapsnet import InputError, IsoCapsNetClassifier, functional, make_planted_graphs
 from isocapsnet.models import _batches, _network
-from isocapsnet.models._network import TrainingDivergedError
+from isocapsnet.models._callbacks import TrainingDivergedError
 from tests.core.references import brute_force_match
 
 QUICK = {"max_epochs": 3, "decoder_sizes": (8,), "random_state": 0}

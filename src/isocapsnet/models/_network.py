@@ -3,9 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,13 +11,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from skorch import NeuralNet
-from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_graphs, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._callbacks import DivergenceGuard, KeepBest
 from isocapsnet.models._distributed import build_net, join_processes, n_processes
 from isocapsnet.models._interruption import interruptible
 from isocapsnet.models._optimizers import AdamW
@@ -29,14 +27,8 @@ logger = logging.getLogger("isocapsnet")
 
 # Parameter, gradient and two moments of Adam.
 _BYTES_PER_PARAMETER = 16
-# Beyond this, the weights of the best epoch wait on disk.
-_WEIGHTS_IN_MEMORY = 64 * 1024**2
 # The temperature of predict_proba is sought between e⁻² and e⁴.
 _LOG_TEMPERATURE_RANGE = (-2.0, 4.0)
-
-
-class TrainingDivergedError(RuntimeError):
-    """The loss became infinite or undefined."""
 
 
 class NetworkClassifier(GraphClassifier):
@@ -155,9 +147,9 @@ class NetworkClassifier(GraphClassifier):
 
     def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
         weights = torch.as_tensor(class_weights(self.class_weight, self.classes_, codes), dtype=torch.float32)
-        callbacks: list[Any] = [("divergence", _DivergenceGuard()), *self._own_callbacks()]
+        callbacks: list[Any] = [("divergence", DivergenceGuard()), *self._own_callbacks()]
         if validation is not None and self.patience is not None:
-            callbacks.append(("early_stopping", _KeepBest(patience=self.patience, sink=logger.info)))
+            callbacks.append(("early_stopping", KeepBest(patience=self.patience, sink=logger.info)))
         return build_net(
             device,
             module=self._build_module(self.n_nodes_in_, len(self.classes_)),
@@ -281,44 +273,6 @@ class SemiSupervisedNetwork(NetworkClassifier):
         if X_unlabeled is not None:
             unlabeled = check_graphs(X_unlabeled, n_nodes=graphs.shape[1], name="X_unlabeled")
         return self._fit_checked(graphs, classes, codes, unlabeled)
-
-
-class _DivergenceGuard(Callback):
-    """Stops a fit whose loss is no longer a number."""
-
-    def on_batch_end(self, net: NeuralNet, training: bool = False, loss: Any = None, **_: Any) -> None:
-        if training and loss is not None and not torch.isfinite(loss):
-            raise TrainingDivergedError(
-                f"Training diverged in epoch {len(net.history)}: the loss became {loss.item()}; lower learning_rate "
-                f"(now {net.lr:g}) or scale the graphs."
-            )
-
-
-class _KeepBest(EarlyStopping):
-    """Early stopping that goes back to the best epoch, whose weights wait in a file when they are large."""
-
-    def on_train_begin(self, net: NeuralNet, **_: Any) -> None:
-        super().on_train_begin(net)
-        size = sum(tensor.nbytes for tensor in net.module_.state_dict().values())
-        self.best_weights = TemporaryFile() if size > _WEIGHTS_IN_MEMORY else BytesIO()  # noqa: SIM115
-
-    def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
-        super().on_epoch_end(net)
-        if self.best_epoch_ == net.history[-1, "epoch"]:
-            self.best_weights.seek(0)
-            for tensor in net.module_.state_dict().values():
-                self.best_weights.write(tensor.cpu().numpy())
-
-    def on_train_end(self, net: NeuralNet, **_: Any) -> None:
-        with self.__dict__.pop("best_weights") as weights:
-            if not 0 < self.best_epoch_ < net.history[-1, "epoch"]:
-                return
-            weights.seek(0)
-            for tensor in net.module_.state_dict().values():
-                on_cpu = tensor.cpu()  # on a CPU the tensor itself: nothing is held twice
-                weights.readinto(on_cpu.numpy())
-                tensor.copy_(on_cpu)
-        self._sink(f"Restoring the model of epoch {self.best_epoch_}.", verbose=net.verbose)
 
 
 def resolve_device(device: str) -> torch.device:
