@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from skorch.callbacks import Callback
 
 from isocapsnet.models import MODELS, _batches, _distributed
@@ -103,6 +104,7 @@ def outcome(model):
 
 
 def main(folder):
+    PartialState(cpu=True)  # the script asks for one fit over all processes
     for name, run in {**FITS, **OTHERS}.items():
         before = torch.get_rng_state()
         np.savez(folder / f"{name} {os.environ['RANK']}.npz", **outcome(run()))

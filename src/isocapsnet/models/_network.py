@@ -38,8 +38,8 @@ class NetworkClassifier(GraphClassifier):
     validation_fraction, class_weight, scaling, device, random_state, verbose, callbacks`` among them) and implements
     ``_build_module``; a module that returns more than logits also has ``_build_criterion`` and ``_class_scores``.
 
-    In a script started by ``accelerate launch`` or ``torchrun``, all processes train one model together: each computes
-    its share of every batch of ``batch_size`` graphs, and the result is that of one process up to rounding.
+    The processes of a torch process group (``accelerate.PartialState()`` creates one) train one model together: each
+    computes its share of every batch of ``batch_size`` graphs, and the result is that of one process up to rounding.
 
     Attributes
     ----------
