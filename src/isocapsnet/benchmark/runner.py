@@ -3,16 +3,17 @@
 import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark.child import attempt
 from isocapsnet.benchmark.executors import InProcessExecutor
 from isocapsnet.benchmark.jobs import Job, Task
 from isocapsnet.benchmark.memory import can_watch_memory
 from isocapsnet.benchmark.store import Store
-from isocapsnet.benchmark.threads import limit_this_process
 from isocapsnet.benchmark.worker import Limits, run_in_child
 
 
@@ -72,8 +73,10 @@ def split_finished(tasks: Iterable[Task], store: Store) -> tuple[list[Task], Ite
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Run a task in this very process: for debugging, without limits."""
-    limit_this_process("nothing yet")
-    return attempt(task, on_start=lambda: limit_this_process(task["factory"]))
+    with suppress(Exception):  # attempt reports what cannot be loaded
+        Task.from_json(task).load()  # libraries are limited once they are there
+    with one_thread():
+        return attempt(task)
 
 
 def _settle(

@@ -1,5 +1,8 @@
 """The contract every method of ``MODELS`` keeps."""
 
+import sys
+import warnings
+from types import FrameType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -8,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
 
 
@@ -29,6 +33,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
         return self._fit_checked(*self._check_training(X, y))
 
+    @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)``, columns in the order of ``classes_``."""
         return self._predict_proba(self._check_fitted(X))
@@ -72,6 +77,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self._check_parameters(graphs.shape[1])
         return graphs, *check_labels(y, len(graphs), min_classes=self._min_classes)
 
+    @one_thread()
     def _fit_checked(
         self, X: NDArray[Any], classes: NDArray[Any], codes: NDArray[np.int64], *others: NDArray[Any] | None
     ) -> Self:
@@ -92,6 +98,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+def warn_user(message: str) -> None:
+    """Warn about the line of the user's program that led here, through however many calls inside this package."""
+    frame: FrameType | None = sys._getframe()
+    level = 1
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("isocapsnet", "contextlib"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def as_seed(random_state: Any) -> int:
