@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._capsules import CapsuleClassifier, MarginReached
 from isocapsnet.models._optimizers import Adam, AdamW
@@ -28,6 +29,7 @@ RELEASED: dict[str, Any] = {
     "reconstruction_weight": 0.0005,
     "scaling": "none",
     "validation_fraction": 0.0,
+    "calibrate": False,
     "tolerance": 0.0,
 }
 
@@ -104,8 +106,11 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     patience : int, optional
         With a validation part: stop after this many epochs without a better validation loss, keep the best epoch.
     validation_fraction : float
-        Part of the training data held out, by class, for early stopping and for the scale of the probabilities. The
-        default is none: with a hundred subjects the part is missed more than early stopping gives.
+        Part of the training data held out, by class, for early stopping. The default is none: with a hundred subjects
+        the part is missed more than early stopping gives.
+    calibrate : bool
+        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
+        two more fits, to half of the data each; predicted classes stay as they are.
     class_weight : None, "balanced" or dict
     device : str
         "auto", "cpu", "cuda".
@@ -132,7 +137,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
     (2, 2)
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -161,6 +166,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         tolerance: float = 1e-3,
         patience: int | None = 20,
         validation_fraction: float = 0.0,
+        calibrate: bool = True,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -191,6 +197,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         self.tolerance = tolerance
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.class_weight = class_weight
         self.device = device
         self.random_state = random_state
@@ -208,6 +215,7 @@ class IsoCapsNetClassifier(CapsuleClassifier):
         templates = self.module_.get_parameter("isomorphic.templates")
         return templates.detach().cpu().numpy().copy()
 
+    @one_thread()
     def match(self, X: ArrayLike) -> Matches:
         """The score and the winning permutation of every template in every window."""
         graphs = self._check_fitted(X)
