@@ -99,6 +99,7 @@ def outcome(model):
         "weights": torch.cat([tensor.double().flatten() for tensor in model.module_.state_dict().values()]).numpy(),
         "gradients": model.net_.gradient_lengths,  # Adam would hide a wrong scale
         "proba": proba,
+        "temperature": model.temperature_,
         "seed": model.net_.seed_in_loop,
     }
 

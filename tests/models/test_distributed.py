@@ -42,12 +42,14 @@ def test_two_processes_have_the_loss_curve_of_one(together, name):
     assert_allclose(first["gradients"], alone["gradients"], rtol=1e-2)
     assert_array_equal(first["names"], alone["names"])
     assert_allclose(first["proba"], alone["proba"], atol=1e-3)
+    assert alone["temperature"] != 1
+    assert_allclose(first["temperature"], alone["temperature"], rtol=0.05)
 
 
 @pytest.mark.parametrize("name", [*FITS, "diffpool", "dropout", "no seed"])
 def test_processes_agree_bit_for_bit(together, name):
     first, second = together[name]
-    for key in ("losses", "weights", "proba"):
+    for key in ("losses", "weights", "proba", "temperature"):
         assert_array_equal(first[key], second[key])
 
 
