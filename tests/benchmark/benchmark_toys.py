@@ -222,12 +222,13 @@ class CountsThreads(Prior):
 class Spy(Prior):
     """Appends all it is given to a file: which graphs (by their names) and which labels, in which call."""
 
-    def __init__(self, log: str = "", strength: int = 0) -> None:
-        self.log, self.strength = log, strength
+    def __init__(self, log: str = "", strength: int = 0, calibrate: bool = True) -> None:
+        self.log, self.strength, self.calibrate = log, strength, calibrate
 
     def fit(self, X: np.ndarray, y: np.ndarray, X_unlabeled: np.ndarray | None = None) -> "Spy":
         extra = None if X_unlabeled is None else X_unlabeled[:, 0, 0].tolist()
-        _note(self.log, who="estimator", call="fit", graphs=X[:, 0, 0].tolist(), labels=y.tolist(), unlabelled=extra)
+        given = {"graphs": X[:, 0, 0].tolist(), "labels": y.tolist(), "unlabelled": extra}
+        _note(self.log, who="estimator", call="fit", calibrate=self.calibrate, **given)
         return super().fit(X, y)
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:

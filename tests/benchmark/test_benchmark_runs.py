@@ -147,6 +147,8 @@ def test_no_test_graph_or_label_reaches_estimator_or_transformer_before_predicti
             assert call["sites"] == study.sites[np.array(call["graphs"], dtype=int) - 100].tolist()
         for call in (call for call in fits if call["who"] == "estimator"):
             assert call["unlabelled"] == (100 + study.unknown).tolist()
+        # Settings are ranked by ROC AUC; the fit whose probabilities are stored alone is calibrated.
+        assert [call["calibrate"] for call in fits if call["who"] == "estimator"] == [False] * 9 + [True]
         seen = [index for index, call in enumerate(calls) if set(call["graphs"]) & test]
         assert [(calls[i]["who"], calls[i]["call"]) for i in seen] == [
             ("transformer", "transform"),
@@ -170,10 +172,12 @@ def test_tuning_keeps_defaults_unless_a_setting_is_better_inside_the_training_fo
 def test_every_job_has_one_thread(tmp_path: Path, executor: Executor | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "2")
-    threadpool_limits(limits=2)
-    assert max(pool["num_threads"] for pool in threadpool_info()) == 2
-    plan = Plan(toy_source(), (toy_method("threads", CountsThreads),), repeats=1)
-    _run(plan, tmp_path, local_executor(1) if executor is None else nullcontext(executor))
+    with threadpool_limits(limits=2):
+        before = threadpool_info(), dict(os.environ)
+        assert max(pool["num_threads"] for pool in before[0]) == 2
+        plan = Plan(toy_source(), (toy_method("threads", CountsThreads),), repeats=1)
+        _run(plan, tmp_path, local_executor(1) if executor is None else nullcontext(executor))
+        assert (threadpool_info(), dict(os.environ)) == before  # of the program that runs the jobs
     assert {record["probabilities"][0][1] for record in Store(tmp_path).records()} == {1.0}
 
 

@@ -8,8 +8,8 @@ import torch
 from skorch.callbacks import Callback
 
 from isocapsnet import InputError, IsoCapsNetClassifier, functional, make_planted_graphs
-from isocapsnet.models import _batches, _network
-from isocapsnet.models._network import TrainingDivergedError
+from isocapsnet.models import MODELS, _batches, _device, _network
+from isocapsnet.models._callbacks import TrainingDivergedError
 from tests.core.references import brute_force_match
 
 QUICK = {"max_epochs": 3, "decoder_sizes": (8,), "random_state": 0}
@@ -50,7 +50,7 @@ def test_reconstruction_comes_back_in_original_units(planted, scaling):
     model = IsoCapsNetClassifier(scaling=scaling, **QUICK).fit(graphs, planted.labels)
     drawn = model.reconstruct(graphs[:3])
     assert drawn.shape == (3, 12, 12)
-    output = next(model._forward(graphs[:3])).reconstruction.numpy()
+    output = next(model._forward(graphs[:3])).reconstruction.cpu().numpy()
     np.testing.assert_allclose(drawn, model.scaler_.inverse_transform(output))
 
 
@@ -74,7 +74,7 @@ def test_unlabelled_graphs_take_part_in_the_reconstruction_alone(planted):
     plain = IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels)
     more = IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels, X_unlabeled=extra)
     assert not np.array_equal(plain.transform(planted.graphs), more.transform(planted.graphs))
-    blind = {**QUICK, "reconstruction_weight": 0, "batch_size": 100}
+    blind = {**QUICK, "reconstruction_weight": 1e-12, "batch_size": 100}
     plain = IsoCapsNetClassifier(**blind).fit(planted.graphs, planted.labels)
     more = IsoCapsNetClassifier(**blind).fit(planted.graphs, planted.labels, X_unlabeled=extra)
     np.testing.assert_allclose(plain.transform(planted.graphs), more.transform(planted.graphs), atol=1e-5)
@@ -82,10 +82,18 @@ def test_unlabelled_graphs_take_part_in_the_reconstruction_alone(planted):
         IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels, X_unlabeled=np.zeros((2, 5, 5)))
 
 
+@pytest.mark.parametrize("method", ["isocapsnet", "capsnet"])
+def test_unlabelled_graphs_without_a_reconstruction_are_left_out_with_a_warning(planted, method):
+    settings = {**QUICK, "reconstruction_weight": 0, "batch_size": 16}
+    plain = MODELS[method](**settings).fit(planted.graphs, planted.labels)
+    with pytest.warns(UserWarning, match="10 unlabelled graphs .* reconstruction_weight=0"):
+        more = MODELS[method](**settings).fit(planted.graphs, planted.labels, X_unlabeled=planted.graphs[:10] + 5)
+    np.testing.assert_array_equal(plain.transform(planted.graphs), more.transform(planted.graphs))
+
+
 def test_early_stopping_keeps_the_best_epoch_of_the_validation_part(planted):
     model = IsoCapsNetClassifier(max_epochs=60, patience=3, learning_rate=0.02, decoder_sizes=(8,), random_state=0)
-    model.set_params(validation_fraction=0.15)
-    model.fit(planted.graphs, planted.labels)
+    model.set_params(validation_fraction=0.15, device="cpu").fit(planted.graphs, planted.labels)
     losses = [row["valid_loss"] for row in model.history_]
     assert len(losses) < 60
     assert np.argmin(losses) < len(losses) - 1
@@ -155,16 +163,16 @@ def test_size_is_logged_and_a_model_too_large_is_refused_with_a_suggestion(plant
         model = IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels)
     n_parameters = sum(p.numel() for p in model.module_.parameters())
     assert f"{n_parameters:,} parameters" in caplog.text
-    monkeypatch.setattr(_network, "_available_bytes", lambda device: 1000)
-    with pytest.raises(InputError, match=r'need .* GB .* use weight_sharing="template"'):
+    monkeypatch.setattr(_device, "available_bytes", lambda device: 1000)
+    with pytest.raises(InputError, match=r'needs .* GB .* GB free; use weight_sharing="template"'):
         IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels)
 
 
 def test_divergence_stops_with_a_sentence(planted):
     with pytest.raises(
-        TrainingDivergedError, match=r"diverged in epoch 1: the loss became (nan|inf); lower learning_rate"
+        TrainingDivergedError, match=r"diverged in epoch \d: the loss became (nan|inf); lower learning_rate"
     ):
-        IsoCapsNetClassifier(scaling="none", **QUICK).fit(1e25 * planted.graphs, planted.labels)
+        IsoCapsNetClassifier(learning_rate=1e30, **QUICK).fit(planted.graphs, planted.labels)
 
 
 def test_a_fit_that_predicts_one_class_warns():
@@ -179,8 +187,10 @@ def test_user_callbacks_are_called(planted):
         def on_epoch_end(self, net, **kwargs):
             Count.epochs += 1
 
-    IsoCapsNetClassifier(callbacks=[Count()], **QUICK).fit(planted.graphs, planted.labels)
+    IsoCapsNetClassifier(callbacks=[Count()], calibrate=False, **QUICK).fit(planted.graphs, planted.labels)
     assert Count.epochs == 3
+    IsoCapsNetClassifier(callbacks=[Count()], **QUICK).fit(planted.graphs, planted.labels)
+    assert Count.epochs == 3 + 9  # the two fits that calibrate have copies
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from isocapsnet.explain.contrasts import margins
 from isocapsnet.explain.windows import find_layer, window_evidence
 
 PLANTED = make_planted_graphs(36, 9, kernel_size=3, random_state=0)
-TINY = {"kernel_size": 3, "max_epochs": 4, "random_state": 0}
+TINY = {"kernel_size": 3, "max_epochs": 4, "device": "cpu", "random_state": 0}
 
 
 def _fit(method: str, labels: np.ndarray = PLANTED.labels, **parameters: Any) -> Any:

@@ -3,14 +3,14 @@
 import os
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
+from isocapsnet._threads import one_thread
 from isocapsnet.functional import isomorphic_match
-from isocapsnet.functional.kernels import import_kernel
+from isocapsnet.functional.kernels import _threads, import_kernel
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 pytestmark = pytest.mark.skipif(import_kernel("cpu") is None, reason="numba is not installed")
@@ -23,6 +23,13 @@ def set_threads():
     torch.set_num_threads(before)
 
 
+def share_always(monkeypatch):
+    """Whatever the work, and whether or not sharing it gains time here."""
+    monkeypatch.setattr(_threads, "_WORTH_SHARING", 0)
+    monkeypatch.setattr(_threads, "_pause", _threads._Pause())
+    monkeypatch.setattr(_threads._Pause, "over", lambda self: True)
+
+
 def match_and_gradients(graphs, templates):
     graphs, templates = graphs.clone().requires_grad_(), templates.clone().requires_grad_()
     match = isomorphic_match(graphs, templates)
@@ -30,7 +37,8 @@ def match_and_gradients(graphs, templates):
     return match.distance.detach(), match.permutation, graphs.grad, templates.grad
 
 
-def test_results_do_not_depend_on_the_number_of_threads(set_threads):
+def test_results_do_not_depend_on_the_number_of_threads(set_threads, monkeypatch):
+    share_always(monkeypatch)
     graphs, templates = torch.randn(7, 31, 31), torch.randn(2, 4, 4)
     results = []
     for n_threads in (1, 2, 3):
@@ -40,7 +48,8 @@ def test_results_do_not_depend_on_the_number_of_threads(set_threads):
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, results[0], strict=True))
 
 
-def test_two_python_threads_may_call_at_once(set_threads):
+def test_two_python_threads_may_call_at_once(set_threads, monkeypatch):
+    share_always(monkeypatch)
     set_threads(2)
     inputs = [(torch.randn(4, 20, 20), torch.randn(1, 5, 5)) for _ in range(16)]
     expected = [match_and_gradients(*x) for x in inputs]
@@ -50,28 +59,75 @@ def test_two_python_threads_may_call_at_once(set_threads):
         assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
+@pytest.mark.parametrize("worth_sharing", [0, 60])
 @pytest.mark.parametrize(("n_threads", "n"), [(1, 5), (2, 1), (2, 5), (3, 100), (4, 0)])
-def test_ranges_cover_everything_once(set_threads, n_threads, n):
+def test_ranges_cover_everything_once(set_threads, monkeypatch, n_threads, n, worth_sharing):
+    share_always(monkeypatch)
+    monkeypatch.setattr(_threads, "_WORTH_SHARING", worth_sharing)
     set_threads(n_threads)
     seen = []
     parallel_ranges(lambda start, stop: seen.extend(range(start, stop)), n)
     assert sorted(seen) == list(range(n))
 
 
-def test_an_error_in_a_helper_thread_is_raised(set_threads):
+def test_short_work_wakes_no_other_thread(set_threads, monkeypatch):
+    set_threads(4)
+    monkeypatch.setattr(_threads, "_WORTH_SHARING", 60)
+    names = set()
+    parallel_ranges(lambda start, stop: names.add(threading.current_thread().name), 100)
+    assert names == {threading.current_thread().name}
+
+
+def test_calls_work_alone_for_longer_and_longer_while_sharing_gains_nothing():
+    pause, shared = _threads._Pause(), []
+    for call in range(2000):
+        if pause.over():
+            shared.append(call)
+            pause.note(seconds=1.0, alone=1.0)
+    assert shared[:5] == [0, 2, 5, 10, 19]
+    assert len(shared) < 20
+    while not pause.over():
+        pass
+    pause.note(seconds=0.5, alone=1.0)
+    assert [pause.over() for _ in range(1)] == [True]
+
+
+def test_kernels_keep_their_threads_where_small_steps_have_one(set_threads, monkeypatch):
     set_threads(2)
+    share_always(monkeypatch)
+    both, names = threading.Barrier(2, timeout=20), set()
+
+    def meet(start, stop):
+        if start == 0:
+            return
+        if len(names) < 2:
+            both.wait()  # two threads are here at once, or the barrier breaks
+        names.add(threading.current_thread().name)
+
+    with one_thread():
+        parallel_ranges(meet, 3)
+    assert len(names) == 2
+
+
+def test_an_error_in_a_helper_thread_is_raised(set_threads, monkeypatch):
+    set_threads(2)
+    share_always(monkeypatch)
+    failed = threading.Event()
 
     def fail(start, stop):
         if threading.current_thread() is not threading.main_thread():
+            failed.set()
             raise ZeroDivisionError
-        time.sleep(0.02)  # leave something to the helper
+        if start > 0:
+            assert failed.wait(20)  # leave something to the helper
 
     with pytest.raises(ZeroDivisionError):
         parallel_ranges(fail, 10)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_can_use_the_kernel(set_threads):
+def test_a_forked_child_can_use_the_kernel(set_threads, monkeypatch):
+    share_always(monkeypatch)
     set_threads(2)
     parallel_ranges(lambda start, stop: None, 10)  # the pool now has threads, which the child will not have
     child = os.fork()

@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from skorch.callbacks import Callback
 
 from isocapsnet.models import MODELS, _batches, _distributed
@@ -98,11 +99,13 @@ def outcome(model):
         "weights": torch.cat([tensor.double().flatten() for tensor in model.module_.state_dict().values()]).numpy(),
         "gradients": model.net_.gradient_lengths,  # Adam would hide a wrong scale
         "proba": proba,
+        "temperature": model.temperature_,
         "seed": model.net_.seed_in_loop,
     }
 
 
 def main(folder):
+    PartialState(cpu=True)  # the script asks for one fit over all processes
     for name, run in {**FITS, **OTHERS}.items():
         before = torch.get_rng_state()
         np.savez(folder / f"{name} {os.environ['RANK']}.npz", **outcome(run()))

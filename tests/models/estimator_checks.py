@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from isocapsnet import InputError, load_model, save_model
 
@@ -413,6 +414,34 @@ def check_works_in_scikit_learn_tools(make):
     grid = {f"model__{name}": values[:2] for name, values in list(make().search_space().items())[:1]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
     assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
+
+
+def check_work_runs_on_one_thread_and_leaves_the_threads_of_the_program_alone(make):
+    X, y = make_data()
+    seen = []
+
+    def note():
+        seen.append(max(pool["num_threads"] for pool in threadpool_info()))
+
+    class Watched(type(make())):
+        def _fit(self, *data):
+            note()
+            super()._fit(*data)
+
+        def _check_fitted(self, X):
+            note()
+            return super()._check_fitted(X)
+
+    if "torch" in sys.modules:
+        sys.modules["torch"].get_num_threads()  # the first call of a thread sets its number
+    with threadpool_limits(2):
+        before = threadpool_info()
+        model = Watched(**make().get_params()).fit(X, y)
+        asked = ["predict", *(name for name in ("transform", "reconstruct", "match") if hasattr(model, name))]
+        for name in asked:
+            getattr(model, name)(X)
+        assert threadpool_info() == before
+    assert seen == [1] * (1 + len(asked))
 
 
 CHECKS = {name: function for name, function in list(globals().items()) if name.startswith("check_")}

@@ -56,7 +56,8 @@ def test_forward_equals_sigmoid_layers_and_an_mlp():
 def test_edges_are_standardised_over_the_training_graphs():
     graphs = low_rank_graphs(np.random.default_rng(0)) + 5
     graphs[:, 0, 1] = graphs[:, 1, 0] = 3
-    model = AutoencoderClassifier(pretraining_epochs=0, max_epochs=1, random_state=0).fit(graphs, np.arange(80) % 2)
+    model = AutoencoderClassifier(pretraining_epochs=0, max_epochs=1, device="cpu", random_state=0)
+    model.fit(graphs, np.arange(80) % 2)
     edges = model.module_.encode(torch.from_numpy(model.scaler_.transform(graphs)), depth=0).numpy()
     assert_allclose(edges.mean(axis=0), 0, atol=1e-4)
     assert_allclose(edges[:, 1:].std(axis=0), 1, atol=1e-4)
@@ -106,7 +107,7 @@ def test_unlabelled_graphs_take_part_in_pretraining_alone():
     graphs, others = low_rank_graphs(rng), low_rank_graphs(rng, n_graphs=200) + 1
     labels = np.arange(80) % 2
     model = AutoencoderClassifier(max_epochs=2, random_state=0, scaling="none").fit(graphs, labels, X_unlabeled=others)
-    assert_allclose(model.module_.mean, edge_vectors(np.concatenate([graphs, others])).mean(axis=0), atol=1e-4)
+    assert_allclose(model.module_.mean.cpu(), edge_vectors(np.concatenate([graphs, others])).mean(axis=0), atol=1e-4)
     assert all(np.isfinite(row["train_loss"]) for row in model.history_)
     alone = AutoencoderClassifier(max_epochs=2, random_state=0, scaling="none").fit(graphs, labels)
     assert np.abs(model.transform(graphs) - alone.transform(graphs)).max() > 0.01

@@ -10,6 +10,9 @@ import pytest
 from distributed_fits import FITS, OTHERS
 from numpy.testing import assert_allclose, assert_array_equal
 
+from isocapsnet._validation import InputError
+from isocapsnet.models import _distributed
+
 PROCESSES = 2
 
 
@@ -39,12 +42,14 @@ def test_two_processes_have_the_loss_curve_of_one(together, name):
     assert_allclose(first["gradients"], alone["gradients"], rtol=1e-2)
     assert_array_equal(first["names"], alone["names"])
     assert_allclose(first["proba"], alone["proba"], atol=1e-3)
+    assert alone["temperature"] != 1
+    assert_allclose(first["temperature"], alone["temperature"], rtol=0.05)
 
 
 @pytest.mark.parametrize("name", [*FITS, "diffpool", "dropout", "no seed"])
 def test_processes_agree_bit_for_bit(together, name):
     first, second = together[name]
-    for key in ("losses", "weights", "proba"):
+    for key in ("losses", "weights", "proba", "temperature"):
         assert_array_equal(first[key], second[key])
 
 
@@ -70,7 +75,22 @@ def test_each_process_draws_its_own_dropout(together):
 
 
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(_distributed, "n_processes", lambda: 2)
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(ImportError, match=r'2 processes .* pip install "isocapsnet\[distributed\]"'):
         FITS["capsules"]()
+
+
+def test_processes_that_accelerate_does_not_see_are_refused(monkeypatch):
+    monkeypatch.setattr(_distributed, "n_processes", lambda: 2)
+    with pytest.raises(InputError, match="2 processes but Accelerate sees 1"):
+        FITS["capsules"]()
+
+
+def test_the_environment_of_a_launcher_changes_nothing_without_a_process_group(monkeypatch):
+    expected = distributed_fits.outcome(FITS["capsules"]())
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "SLURM_NTASKS": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    found = distributed_fits.outcome(FITS["capsules"]())
+    assert_array_equal(found["weights"], expected["weights"])

@@ -80,7 +80,7 @@ def test_every_parameter_receives_a_gradient(n_layers):
 def test_templates_are_those_of_the_first_layer():
     planted = make_planted_graphs(20, 10, random_state=0)
     model = IsoNNClassifier(n_layers=2, max_epochs=1, random_state=0).fit(planted.graphs, planted.labels)
-    assert_allclose(model.templates_, model.module_.layers[0].templates.detach())
+    assert_allclose(model.templates_, model.module_.layers[0].templates.detach().cpu())
 
 
 def test_graphs_too_small_for_the_layers_are_refused():

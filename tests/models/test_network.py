@@ -12,7 +12,8 @@ from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 
 from isocapsnet._validation import InputError
-from isocapsnet.models import MODELS, _batches, _network
+from isocapsnet.functional import margin_loss
+from isocapsnet.models import MODELS, _batches, _callbacks, _network
 
 SMALL = {"kernel_size": 3, "decoder_sizes": (16,), "tolerance": 0, "random_state": 0}
 
@@ -36,7 +37,7 @@ class Snapshots(Callback):
 @pytest.mark.parametrize("bytes_in_memory", [0, 10**9])
 @pytest.mark.parametrize("method", ["isocapsnet", "gin"])
 def test_a_fit_ends_with_the_weights_of_its_best_epoch(monkeypatch, method, bytes_in_memory):
-    monkeypatch.setattr(_network, "_WEIGHTS_IN_MEMORY", bytes_in_memory)
+    monkeypatch.setattr(_callbacks, "_WEIGHTS_IN_MEMORY", bytes_in_memory)
     snapshots = Snapshots()
     settings = {"patience": 3, "validation_fraction": 0.3, "learning_rate": 0.03, "max_epochs": 40, "random_state": 0}
     settings |= SMALL if method == "isocapsnet" else {}
@@ -44,7 +45,59 @@ def test_a_fit_ends_with_the_weights_of_its_best_epoch(monkeypatch, method, byte
     best = int(np.argmin([row["valid_loss"] for row in model.history_]))
     assert len(model.history_) - best == 4  # three epochs without a better one, and the module went back
     for name, tensor in model.module_.state_dict().items():
-        assert_array_equal(tensor, snapshots.states[best][name])
+        assert_array_equal(tensor.cpu(), snapshots.states[best][name].cpu())
+
+
+class StopAt(Callback):
+    """Ends a fit in an epoch, at its end or in the middle of it."""
+
+    def __init__(self, epoch, event):
+        self.epoch, self.event = epoch, event
+
+    def on_epoch_end(self, net, **_):
+        self.stop_if_due(net, "epoch end")
+
+    def on_batch_end(self, net, training=False, **_):
+        self.stop_if_due(net, "batch end" if training else None)
+
+    def stop_if_due(self, net, event):
+        if event == self.event and len(net.history) == self.epoch:
+            raise KeyboardInterrupt
+
+
+def make_learnable_data():
+    """Data on which the validation loss falls for many epochs."""
+    X, y = make_data()
+    X[:, 2:5, 2:5] += 2 * y[:, None, None]
+    return X, y
+
+
+@pytest.mark.parametrize(("event", "best"), [("epoch end", 6), ("batch end", 5)])
+def test_the_best_epoch_is_restored_whichever_callback_ends_the_fit(monkeypatch, event, best):
+    snapshots = Snapshots()
+    settings = {**SMALL, "patience": 9, "validation_fraction": 0.3, "learning_rate": 1e-3, "max_epochs": 9}
+    model = MODELS["isocapsnet"](**settings)
+    # In front of early stopping, where the method's own callbacks stand.
+    monkeypatch.setattr(model, "_own_callbacks", lambda: [snapshots, StopAt(6, event)])
+    model.fit(*make_learnable_data())
+    losses = [row["valid_loss"] for row in model.history_ if "valid_loss" in row]
+    assert len(model.history_) == 6
+    assert np.argmin(losses) == len(losses) - 1 == best - 1  # still falling when the fit ended
+    for name, tensor in model.module_.state_dict().items():
+        assert_array_equal(tensor.cpu(), snapshots.states[best - 1][name].cpu())
+
+
+def test_the_epoch_that_reaches_the_margin_is_kept():
+    X, y = make_learnable_data()
+    settings = {**SMALL, "validation_fraction": 0.3, "learning_rate": 1e-3, "max_epochs": 60}
+    model = MODELS["isocapsnet"](**{**settings, "tolerance": 0.4, "reconstruction_weight": 0}).fit(X, y)
+    losses = [row["valid_loss"] for row in model.history_]
+    assert 1 < len(losses) < 60
+    assert np.argmin(losses) == len(losses) - 1
+    _, validation = model._split(y, seed=0)
+    lengths = np.linalg.norm(model.transform(X[validation]).reshape(-1, 2, 16), axis=2)
+    reached = margin_loss(torch.from_numpy(lengths), torch.from_numpy(y[validation])).mean().item()
+    assert reached == pytest.approx(losses[-1], rel=1e-4) != pytest.approx(losses[-2], rel=1e-2)
 
 
 class AtEveryEpoch(Callback):
@@ -92,7 +145,7 @@ def test_a_handler_of_the_users_own_decides_whether_a_fit_goes_on():
     pressed = []
     before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
-        model = MODELS["isocapsnet"](max_epochs=2, **SMALL, callbacks=[AtEveryEpoch(press_ctrl_c)])
+        model = MODELS["isocapsnet"](max_epochs=2, calibrate=False, **SMALL, callbacks=[AtEveryEpoch(press_ctrl_c)])
         model.fit(*make_data())
     finally:
         signal.signal(signal.SIGINT, before)
@@ -145,7 +198,8 @@ def test_a_fitted_model_holds_no_gradients():
 def test_a_network_that_answers_alike_is_warned_about_and_another_is_not(recwarn):
     X, y = make_data()
     MODELS["cnn"](max_epochs=1, learning_rate=1e-9, random_state=0).fit(X * 0, y)
-    assert any("predicts class" in str(warning.message) for warning in recwarn)
+    said = [warning for warning in recwarn if "predicts class" in str(warning.message)]
+    assert [warning.filename for warning in said] == [__file__]  # the line of the user's own program
     recwarn.clear()
     X[:, 2:5, 2:5] += 4 * y[:, None, None]
     model = MODELS["isocapsnet"](max_epochs=20, learning_rate=0.01, **SMALL).fit(X, y)

@@ -37,7 +37,7 @@ def test_order_of_graphs_without_structure_is_a_permutation(n_nodes):
 
 def test_fit_learns_the_order_and_the_network_sees_it():
     graphs, module = shuffled_modules(np.random.default_rng(0), [5, 4, 6])
-    model = SDBNClassifier(max_epochs=1, random_state=0).fit(graphs, np.arange(10) % 2)
+    model = SDBNClassifier(max_epochs=1, device="cpu", random_state=0).fit(graphs, np.arange(10) % 2)
     assert np.count_nonzero(np.diff(module[model.order_])) == 2
     ordered = torch.from_numpy(model.scaler_.transform(graphs[:, model.order_][:, :, model.order_]))
     assert torch.equal(model.module_(torch.from_numpy(model.scaler_.transform(graphs))).graphs, ordered)
@@ -78,7 +78,13 @@ def test_training_lowers_the_reconstruction_error_of_unlabelled_graphs():
         output = model.module_(torch.from_numpy(model.scaler_.transform(others)))
         return float((output.reconstruction - output.graphs).square().mean())
 
-    settings = {"reconstruction_weight": 1.0, "learning_rate": 1e-3, "max_epochs": 15, "random_state": 0}
+    settings = {
+        "reconstruction_weight": 1.0,
+        "learning_rate": 1e-3,
+        "max_epochs": 15,
+        "device": "cpu",
+        "random_state": 0,
+    }
     with_others = SDBNClassifier(**settings).fit(labelled, labels, X_unlabeled=others)
     assert error(with_others) < 0.8 * error(SDBNClassifier(**settings).fit(labelled, labels))
 

@@ -48,6 +48,11 @@ def list_candidates(
     return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
 
 
+def inner_settings(known: Mapping[str, Any]) -> dict[str, Any]:
+    """What an estimator with these parameters is set to while it is tuned: ranks do not gain from calibration."""
+    return {"calibrate": False} if "calibrate" in known else {}
+
+
 def tune(
     candidates: Sequence[Mapping[str, Any]],
     folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
@@ -55,12 +60,13 @@ def tune(
     preparation: Preparation,
     train: NDArray[np.int64],
     labels: NDArray[Any],
+    inner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The candidate with the highest mean ROC AUC over the inner folds of ``train``; the first of equals.
 
-    ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate that these data do not allow (a
-    kernel larger than the graph, say) drops out; when all do, the first one's reason is raised. Inner folds that
-    hold one class are passed over; without any other the first candidate is taken.
+    ``fit(settings, graphs, labels)`` returns a fitted estimator; ``inner`` is set for the fits of this search alone. A
+    candidate that these data do not allow (a kernel larger than the graph, say) drops out; when all do, the first one's
+    reason is raised. Inner folds that hold one class are passed over; without any other the first candidate is taken.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
     if not folds:
@@ -74,7 +80,7 @@ def tune(
         truth = np.searchsorted(classes, labels[outside])
         for row, settings in enumerate(candidates):
             try:
-                estimator = fit(settings, graphs, labels[inside])
+                estimator = fit({**settings, **(inner or {})}, graphs, labels[inside])
                 scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
             except ValueError as reason:
                 reasons.append(reason)

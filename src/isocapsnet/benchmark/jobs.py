@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet.benchmark.artifacts import write_artifacts
-from isocapsnet.benchmark.estimation import as_tuples, build_estimator, list_candidates, predict_probabilities, tune
+from isocapsnet.benchmark.estimation import (
+    as_tuples,
+    build_estimator,
+    inner_settings,
+    list_candidates,
+    predict_probabilities,
+    tune,
+)
 from isocapsnet.benchmark.memory import peak_memory, reset_peak_memory
 from isocapsnet.benchmark.naming import digest_of, seed_from
 from isocapsnet.benchmark.preparation import Preparation, Step
@@ -174,7 +181,8 @@ def run_job(task: Task) -> dict[str, Any]:
             candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
             groups = None if study.groups is None else study.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
-            settings = tune(candidates, folds, fit, preparation, train, labels) if folds else {}
+            inner = inner_settings(defaults)
+            settings = tune(candidates, folds, fit, preparation, train, labels, inner) if folds else {}
         clock.append(time.perf_counter())
         estimator = fit(settings, preparation.fit(train, labels), labels)
         clock.append(time.perf_counter())

@@ -5,9 +5,11 @@ import os
 import queue
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.benchmark.child import attempt
 from isocapsnet.benchmark.executors import InProcessExecutor
@@ -16,7 +18,6 @@ from isocapsnet.benchmark.files import DamagedError
 from isocapsnet.benchmark.jobs import Job, Task, describe_fold
 from isocapsnet.benchmark.memory import can_watch_memory
 from isocapsnet.benchmark.store import Store
-from isocapsnet.benchmark.threads import limit_this_process
 from isocapsnet.benchmark.worker import Limits, run_in_child
 
 
@@ -91,8 +92,10 @@ def load_record(task: Task, store: Store) -> dict[str, Any] | None:
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Run a task in this very process: for debugging, without limits."""
-    limit_this_process("nothing yet")
-    return attempt(task, on_start=lambda: limit_this_process(task["factory"]))
+    with suppress(Exception):  # attempt reports what cannot be loaded
+        Task.from_json(task).load()  # libraries are limited once they are there
+    with one_thread():
+        return attempt(task)
 
 
 def _settle(

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_option
 from isocapsnet.explain.contrasts import margins
 from isocapsnet.models._network import NetworkClassifier
@@ -31,6 +32,7 @@ def is_network(estimator: Any) -> bool:
     return isinstance(estimator, NetworkClassifier) and hasattr(estimator, "module_")
 
 
+@one_thread()
 def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient") -> NDArray[np.float32]:
     """How much each edge of each graph adds to the margin between the classes.
 
@@ -51,7 +53,7 @@ def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient")
     check_option("method", method, ATTRIBUTIONS)
     if not is_network(estimator):
         raise InputError(f"{type(estimator).__name__} is no fitted network, so its edges have no gradients.")
-    X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
+    X = estimator._check_fitted(graphs)
     device = next(estimator.module_.parameters()).device
     scaled = torch.from_numpy(estimator.scaler_.transform(X))
     mean = scaled.mean(dim=0, keepdim=True).to(device)
@@ -94,6 +96,7 @@ def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tupl
     return names, between / (1 + np.eye(len(names)))
 
 
+@one_thread()
 def randomization_check(
     estimator: Any, graphs: ArrayLike, method: str = "gradient", n_draws: int = 3, random_state: int = 0
 ) -> float:

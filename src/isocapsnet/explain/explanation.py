@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import mode
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs
 from isocapsnet.explain.attribution import attribute_edges, is_network, randomization_check
 from isocapsnet.explain.contrasts import effect_size, separation
@@ -111,6 +112,7 @@ class Explanation:
         return len(self.edges)
 
 
+@one_thread()
 def explain(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: str = "gradient") -> Explanation:
     """Explain a fitted network on labelled graphs, best on ones that it did not train on.
 

@@ -55,6 +55,8 @@ def explain_refits(
 
     def explain_fold(place: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> Explanation:
         refit = clone(estimator).set_params(random_state=random_state + place)
+        if "calibrate" in refit.get_params():
+            refit.set_params(calibrate=False)  # class scores are explained, not probabilities
         return explain(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
 
     return ((explain_fold(place, train, test), test) for place, (train, test) in enumerate(folds))

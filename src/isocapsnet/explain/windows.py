@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from isocapsnet import functional
-from isocapsnet._validation import InputError, check_graphs
+from isocapsnet._threads import one_thread
+from isocapsnet._validation import InputError
 from isocapsnet.explain.contrasts import margins
 from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
 from isocapsnet.models._capsules import CapsuleClassifier
@@ -61,6 +62,7 @@ def find_layer(estimator: Any) -> Any:
     return next((layer for layer in module.modules() if hasattr(layer, "templates")), None)
 
 
+@one_thread()
 def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
     """Account for the class scores of graphs ``(n_graphs, n_nodes, n_nodes)``, window by window.
 
@@ -70,7 +72,7 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
         raise InputError(
             f"{type(estimator).__name__} has no templates to explain; attribute_edges explains any network."
         )
-    X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
+    X = estimator._check_fitted(graphs)
     with torch.no_grad():
         match = _match(estimator, X)
         explain = _account_of_capsules if isinstance(estimator, CapsuleClassifier) else _account_of_scores

@@ -1,6 +1,9 @@
 """The contract every method of ``MODELS`` keeps."""
 
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
 
 
@@ -33,6 +37,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
         return self._fit_checked(*self._check_training(X, y))
 
+    @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)``, columns in the order of ``classes_``."""
         proba = self._predict_proba(self._check_fitted(X))
@@ -95,6 +100,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             )
         return graphs, classes, codes
 
+    @one_thread()
     def _fit_checked(
         self, X: NDArray[Any], classes: NDArray[Any], codes: NDArray[np.int64], *others: NDArray[Any] | None
     ) -> Self:
@@ -116,6 +122,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.classifier_tags.multi_class = self._max_classes is None
         return tags
+
+
+def warn_user(message: str) -> None:
+    """Warn about the line of the user's program that led here, through however many calls inside this package."""
+    frame: FrameType | None = sys._getframe()
+    level = 1
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("isocapsnet", "contextlib"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def as_seed(random_state: Any) -> int:

@@ -1,6 +1,6 @@
 """What the capsule networks share: lengths as class scores, capsules as representation, graphs back from them."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,24 +9,25 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback
 from torch import Tensor, nn
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss, safe_norm
-from isocapsnet.models._network import SemiSupervisedNetwork
+from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.nn import CapsuleLoss, CapsuleOutput
 
 
 class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
     """A network whose module returns :class:`~isocapsnet.nn.CapsuleOutput`."""
 
-    _calibrated: ClassVar[bool] = True
-
     reconstruction_weight: float
 
+    @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """The class capsules of each graph, one after another: ``(n_graphs, n_classes * capsule_size)``."""
         graphs = self._check_fitted(X)
         return np.concatenate([output.capsules.flatten(1).cpu().numpy() for output in self._forward(graphs)])
 
+    @one_thread()
     def reconstruct(self, X: ArrayLike) -> NDArray[np.float32]:
         """Each graph as the decoder draws it from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
         graphs = self._check_fitted(X)
@@ -34,6 +35,9 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
             raise InputError("This model was fitted with reconstruction_weight=0, so it has no decoder.")
         decoded = np.concatenate([output.reconstruction.cpu().numpy() for output in self._forward(graphs)])
         return self.scaler_.inverse_transform(decoded)
+
+    def _learns_unlabeled(self) -> bool:
+        return bool(self.reconstruction_weight > 0)
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return CapsuleLoss(self.reconstruction_weight, weights)

@@ -5,7 +5,6 @@ gathered, so that every process takes the loss of the whole batch, just as one p
 graphs, the history, early stopping and what callbacks decide are the same everywhere, whatever the shares.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -16,12 +15,17 @@ from skorch.hf import AccelerateMixin
 from skorch.utils import noop
 from torch import Tensor, distributed
 
+from isocapsnet._validation import InputError
 from isocapsnet.models._batches import Batches
 
 
 def n_processes() -> int:
-    """How many processes a launcher has started for this fit: ``accelerate launch`` and ``torchrun`` say so."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    """How many processes train together: those of torch's process group, or this one alone where none was created.
+
+    What a launcher writes into the environment does not count: a cluster's scheduler may have put it there.
+    """
+    joined = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if joined else 1
 
 
 def join_processes(seed: int, device: torch.device) -> tuple[int, torch.device]:
@@ -35,13 +39,24 @@ def join_processes(seed: int, device: torch.device) -> tuple[int, torch.device]:
         from accelerate import PartialState
     except ImportError as error:
         raise ImportError(
-            f"A fit over {n_processes()} processes (WORLD_SIZE) needs Accelerate; "
+            f"A fit over the {n_processes()} processes of torch.distributed needs Accelerate; "
             'install it with pip install "isocapsnet[distributed]".'
         ) from error
     state = PartialState(cpu=device.type == "cpu")
-    seeds = [seed]
-    distributed.broadcast_object_list(seeds)
-    return seeds[0], device if device.type == "cpu" else state.device
+    if state.num_processes != n_processes():
+        raise InputError(
+            f"torch.distributed has {n_processes()} processes but Accelerate sees {state.num_processes}; start the "
+            "script with `accelerate launch` or `torchrun`."
+        )
+    return agree(seed), device if device.type == "cpu" else state.device
+
+
+def agree(value: Any) -> Any:
+    """The first process's value in all of them."""
+    values = [value]
+    if n_processes() > 1:
+        distributed.broadcast_object_list(values)
+    return values[0]
 
 
 def build_net(device: torch.device, **settings: Any) -> NeuralNet:

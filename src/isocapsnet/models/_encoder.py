@@ -10,6 +10,7 @@ from sklearn.base import TransformerMixin
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._network import NetworkClassifier
 
@@ -68,6 +69,7 @@ class EncoderLoss(nn.Module):
 class EncoderClassifier(TransformerMixin, NetworkClassifier):
     """A network whose module returns :class:`EncoderOutput`."""
 
+    @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """The representation of each graph ``(n_graphs, code_size)``."""
         graphs = self._check_fitted(X)

@@ -1,54 +1,43 @@
 """What the networks share: the training loop (skorch, by composition), scaling, early stopping, saving."""
 
 import logging
-import warnings
 from collections.abc import Iterator
-from io import BytesIO
-from pathlib import Path
-from tempfile import TemporaryFile
+from copy import copy, deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 from skorch import NeuralNet
-from skorch.callbacks import Callback, EarlyStopping
 from skorch.helper import predefined_split
 from torch import Tensor, nn
 
-from isocapsnet._validation import InputError, check_graphs, check_number
-from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
+from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
-from isocapsnet.models._distributed import build_net, join_processes, n_processes
+from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
+from isocapsnet.models._callbacks import DivergenceGuard, KeepBest, TrainingDivergedError
+from isocapsnet.models._device import bytes_of_batch, check_room, resolve_device
+from isocapsnet.models._distributed import agree, build_net, join_processes, n_processes
 from isocapsnet.models._interruption import interruptible
 from isocapsnet.models._optimizers import AdamW
-from isocapsnet.models._scaling import EdgeScaler, fit_scaler
+from isocapsnet.models._scaling import EdgeScaler, check_magnitude, fit_scaler
 from isocapsnet.models._state import check_arrays, check_truth
 
 logger = logging.getLogger("isocapsnet")
-
-# Parameter, gradient and two moments of Adam.
-_BYTES_PER_PARAMETER = 16
-# Beyond this, the weights of the best epoch wait on disk.
-_WEIGHTS_IN_MEMORY = 64 * 1024**2
-# The temperature of predict_proba is sought between e⁻² and e⁴.
-_LOG_TEMPERATURE_RANGE = (-2.0, 4.0)
-
-
-class TrainingDivergedError(RuntimeError):
-    """The loss became infinite or undefined."""
 
 
 class NetworkClassifier(GraphClassifier):
     """A classifier that trains a torch module with a skorch net.
 
     A method lists all its parameters in ``__init__`` (``learning_rate, weight_decay, batch_size, max_epochs, patience,
-    validation_fraction, class_weight, scaling, device, random_state, verbose, callbacks`` among them) and implements
-    ``_build_module``; a module that returns more than logits also has ``_build_criterion`` and ``_class_scores``.
+    validation_fraction, calibrate, class_weight, scaling, device, random_state, verbose, callbacks`` among them) and
+    implements ``_build_module``; a module that returns more than logits also has ``_build_criterion`` and
+    ``_class_scores``.
 
-    In a script started by ``accelerate launch`` or ``torchrun``, all processes train one model together: each computes
-    its share of every batch of ``batch_size`` graphs, and the result is that of one process up to rounding.
+    The processes of a torch process group (``accelerate.PartialState()`` creates one) train one model together: each
+    computes its share of every batch of ``batch_size`` graphs, and the result is that of one process up to rounding.
 
     Attributes
     ----------
@@ -57,13 +46,16 @@ class NetworkClassifier(GraphClassifier):
         Per epoch: ``epoch``, ``train_loss``, ``dur`` and, with a validation part, ``valid_loss``.
     scaler_ : EdgeScaler
     temperature_ : float
-        Class scores are multiplied by it before the softmax.
+        Class scores are multiplied by it before the softmax. With ``calibrate`` it is fitted to scores of training
+        graphs by nets that they had no part in: to those of the validation part where there is one, otherwise of each
+        half of the graphs by a net trained on the other half. 1 without ``calibrate``, and where a class has fewer
+        than four graphs.
     net_ : skorch.NeuralNet
         The net that trained the module; not there in a model loaded from disk.
     """
 
-    #: Whether ``temperature_`` is fitted on the validation part; for scores whose scale means nothing.
-    _calibrated: ClassVar[bool] = False
+    version: ClassVar[int] = 2
+
     _optimizer: ClassVar[type[torch.optim.Optimizer]] = AdamW
 
     learning_rate: float
@@ -72,6 +64,7 @@ class NetworkClassifier(GraphClassifier):
     max_epochs: int
     patience: int | None
     validation_fraction: float
+    calibrate: bool = True
     class_weight: Any
     scaling: str
     device: str
@@ -110,39 +103,95 @@ class NetworkClassifier(GraphClassifier):
         check_number("batch_size", self.batch_size, low=1, integer=True)
         check_number("max_epochs", self.max_epochs, low=1, integer=True)
         check_number("validation_fraction", self.validation_fraction, low=0, high=0.9)
+        check_option("calibrate", self.calibrate, (True, False))
         if self.patience is not None:
             check_number("patience", self.patience, low=1, integer=True)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
         seed, device = join_processes(as_seed(self.random_state), resolve_device(self.device))
         self.scaler_ = fit_scaler(X, self.scaling)
-        self._refuse_if_too_large(len(X), device)
-        training, validation = self._split(codes, seed)
+        check_magnitude(X, self.scaler_)
         if X_unlabeled is not None:
-            training = np.concatenate([training, np.arange(len(X), len(X) + len(X_unlabeled))])
+            check_magnitude(X_unlabeled, self.scaler_, name="X_unlabeled")
+        with torch.device("meta"):
+            module = self._build_module(self.n_nodes_in_, len(self.classes_))
+        self._check_room(device, module)
         graphs = self._build_store(X, codes, device, X_unlabeled)
-
-        # Everything random below draws from a forked generator: the user's own is left as it was.
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            self.net_ = self._build_net(codes, device, graphs.subset(validation) if len(validation) else None)
-            # On one thread: handing a GPU's gradients to another costs half a millisecond in every batch.
-            with interruptible(), torch.autograd.set_multithreading_enabled(n_processes() > 1):
-                self.net_.fit(graphs.subset(training), y=None)
+        training, validation = self._split(codes, seed)
+        held_out = None if len(validation) else self._cross_fit(graphs, codes, seed)
+        self.net_ = self._train(graphs, codes, training, validation, seed)
         self.module_ = self.net_.module_.eval()
         self.module_.zero_grad()  # gradients are as large as the module
-        self.history_ = [
-            {
-                key: float(row[key]) if key != "epoch" else row[key]
-                for key in ("epoch", "train_loss", "valid_loss", "dur")
-                if key in row
-            }
-            for row in self.net_.history
-        ]
-        self.temperature_ = 1.0
-        if self._calibrated and len(validation):
-            self.temperature_ = _fit_temperature(self._scores(X, validation), codes[validation])
-        self._warn_if_constant(X, np.sort(training[training < len(X)])[:1000])
+        kept = {"epoch": int, "train_loss": float, "valid_loss": float, "dur": float}
+        self.history_ = [{key: kept[key](row[key]) for key in kept if key in row} for row in self.net_.history]
+        if len(validation) and self.calibrate:
+            held_out = self._net_scores(self.net_, graphs.subset(validation)), codes[validation]
+        weights = class_weights(self.class_weight, self.classes_, codes)
+        self.temperature_ = 1.0 if held_out is None else agree(fit_temperature(*held_out, weights))
+        self._warn_if_constant(X, training[:1000])
+
+    def _train(
+        self,
+        graphs: GraphStore,
+        codes: NDArray[np.int64],
+        training: NDArray[np.int64],
+        validation: NDArray[np.int64],
+        seed: int,
+    ) -> NeuralNet:
+        """A net trained on the graphs at ``training`` and all unlabelled ones, by the validation part if it has any."""
+        unlabeled = np.arange(len(codes), len(graphs))
+        used = graphs.subset(np.concatenate([training, unlabeled]))
+        # Everything random below draws from a forked generator: the user's own is left as it was.
+        with torch.random.fork_rng(devices=[graphs.device] if graphs.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            net = self._build_net(codes, graphs.device, graphs.subset(validation) if len(validation) else None)
+            net.initialize()
+            n_graphs = -(-min(net.batch_size, len(used)) // n_processes())
+            batch = bytes_of_batch(net.module_, net.criterion_, used, n_graphs)
+            self._check_room(graphs.device, net.module_, batch)
+            # On one thread: handing a GPU's gradients to another costs half a millisecond in every batch.
+            with interruptible(), torch.autograd.set_multithreading_enabled(n_processes() > 1):
+                return net.partial_fit(used, y=None)
+
+    def _cross_fit(
+        self, graphs: GraphStore, codes: NDArray[np.int64], seed: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+        """Scores and codes of the labelled graphs, each from a fit to the half that it is not in.
+
+        None where there is no calibration, or none is possible.
+        """
+        if not self.calibrate:
+            return None
+        if np.bincount(codes).min() < LEAST_PER_CLASS:
+            warn_user(
+                f"The smallest class has {np.bincount(codes).min()} graphs, too few to calibrate the probabilities "
+                f"on ({LEAST_PER_CLASS} are needed): they keep the scale of the class scores.",
+            )
+            return None
+        seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
+        scores = np.zeros((len(codes), len(self.classes_)))
+        for (training, held_out), own_seed in zip(halves(codes, seeds[2]), seeds, strict=False):
+            try:
+                net = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
+            except TrainingDivergedError as error:
+                warn_user(f"The probabilities are not calibrated: a fit to half of the graphs failed. {error}")
+                return None
+            scores[held_out] = self._net_scores(net, graphs.subset(held_out))
+            del net  # makes room for the next
+        return scores, codes
+
+    def _as_part(self) -> Self:
+        """This estimator for a fit to a part of the data: silent, with callbacks of its own."""
+        part = copy(self)
+        part.verbose = 0
+        try:
+            part.callbacks = deepcopy(self.callbacks)
+        except Exception as error:
+            raise InputError(
+                f"callbacks cannot be copied for the fits that calibrate the probabilities ({error}); use "
+                "calibrate=False."
+            ) from error
+        return part
 
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
@@ -152,9 +201,9 @@ class NetworkClassifier(GraphClassifier):
 
     def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
         weights = torch.as_tensor(class_weights(self.class_weight, self.classes_, codes), dtype=torch.float32)
-        callbacks: list[Any] = [("divergence", _DivergenceGuard()), *self._own_callbacks()]
+        callbacks: list[Any] = [("divergence", DivergenceGuard()), *self._own_callbacks()]
         if validation is not None and self.patience is not None:
-            callbacks.append(("early_stopping", _KeepBest(patience=self.patience, sink=logger.info)))
+            callbacks.append(("early_stopping", KeepBest(patience=self.patience, sink=logger.info)))
         return build_net(
             device,
             module=self._build_module(self.n_nodes_in_, len(self.classes_)),
@@ -173,40 +222,22 @@ class NetworkClassifier(GraphClassifier):
 
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Stratified training and validation indices; no validation part when a class is too small for one."""
-        everyone = np.arange(len(codes))
-        fraction = self.validation_fraction
-        if fraction == 0:
-            return everyone, everyone[:0]
-        rng = np.random.default_rng(seed)
-        held_out = []
-        for code in range(len(self.classes_)):
-            members = rng.permutation(np.flatnonzero(codes == code))
-            held_out.append(members[: round(fraction * len(members))])
-        if any(len(part) == 0 for part in held_out):
-            warnings.warn(
+        everyone, fraction = np.arange(len(codes)), self.validation_fraction
+        validation = validation_part(codes, fraction, seed) if fraction > 0 else everyone[:0]
+        if fraction > 0 and len(validation) == 0:
+            warn_user(
                 f"The smallest class has {np.bincount(codes).min()} graphs, too few for a validation part of "
                 f"{fraction:g}; training runs for all {self.max_epochs} epochs.",
-                stacklevel=5,
             )
-            return everyone, everyone[:0]
-        validation = np.sort(np.concatenate(held_out))
         return np.setdiff1d(everyone, validation), validation
 
-    def _refuse_if_too_large(self, n_graphs: int, device: torch.device) -> None:
-        with torch.device("meta"):
-            module = self._build_module(self.n_nodes_in_, len(self.classes_))
-        n_parameters = sum(p.numel() for p in module.parameters())
-        needed, available = n_parameters * _BYTES_PER_PARAMETER, _available_bytes(device)
-        logger.info(
-            "%s: %s parameters, %.0f MB with gradients and optimiser state, %d graphs of %d nodes on %s",
-            type(self).__name__, f"{n_parameters:,}", needed / 1e6, n_graphs, self.n_nodes_in_, device,
-        )  # fmt: skip
-        if available is not None and needed > available:
-            raise InputError(
-                f"{type(self).__name__} would have {n_parameters:,} parameters and need {needed / 1e9:.1f} GB with "
-                f"gradients and optimiser state, but {device} has {available / 1e9:.1f} GB free; "
-                f"{self._smaller_model_hint()}."
-            )
+    def _check_room(self, device: torch.device, module: nn.Module, batch: int = 0) -> None:
+        hint = self._smaller_model_hint() + (", or a smaller batch_size" if batch else "")
+        check_room(type(self).__name__, device, module, hint=hint, beside=self._bytes_beside(module), batch=batch)
+
+    def _bytes_beside(self, module: nn.Module) -> int:
+        """What a fit needs at its peak beside the module's parameters, gradients and moments."""
+        return 0
 
     def _smaller_model_hint(self) -> str:
         return "choose smaller layer sizes"
@@ -217,14 +248,18 @@ class NetworkClassifier(GraphClassifier):
             predicted.update(self._class_scores(output).argmax(dim=1).tolist())
             if len(predicted) > 1:
                 return
-        warnings.warn(
+        warn_user(
             f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph: it "
             'learned nothing beyond the class sizes. Try class_weight="balanced", another learning_rate or more '
             "epochs.",
-            stacklevel=5,
         )
 
     # -- using the fitted module ----------------------------------------------------------------------------
+
+    def _check_fitted(self, X: ArrayLike) -> NDArray[Any]:
+        graphs = super()._check_fitted(X)
+        check_magnitude(graphs, self.scaler_)
+        return graphs
 
     def _forward(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Any]:
         """Module outputs batch by batch, without gradients; of all graphs, or of those at ``index``."""
@@ -238,18 +273,18 @@ class NetworkClassifier(GraphClassifier):
 
     def _scores(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Class scores ``(n, n_classes)`` of all graphs, or of those at ``index``."""
-        scores = [self._class_scores(output).cpu().double().numpy() for output in self._forward(X, index)]
-        return np.concatenate(scores)
+        return np.concatenate([self._class_scores(out).cpu().double().numpy() for out in self._forward(X, index)])
+
+    def _net_scores(self, net: NeuralNet, graphs: GraphStore) -> NDArray[np.float64]:
+        """Class scores ``(n, n_classes)`` that a net gives the graphs of a store, in ascending order."""
+        outputs = net.forward_iter(graphs, device=None)
+        return np.concatenate([self._class_scores(out).cpu().double().numpy() for out in outputs])
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return _softmax(self.temperature_ * self._scores(X))
+        return np.asarray(softmax(self.temperature_ * self._scores(X), axis=1))
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        values = {
-            "scaler": list(self.scaler_),
-            "temperature": self.temperature_,
-            "history": self.history_,
-        }
+        values = {"scaler": list(self.scaler_), "temperature": self.temperature_, "history": self.history_}
         return values, {name: tensor.cpu().numpy() for name, tensor in self.module_.state_dict().items()}
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -266,101 +301,3 @@ class NetworkClassifier(GraphClassifier):
             self.module_ = self._build_module(self.n_nodes_in_, len(self.classes_))
         self.module_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
         self.module_.to(resolve_device(self.device)).eval()
-
-
-class SemiSupervisedNetwork(NetworkClassifier):
-    """A network with a reconstruction loss, in which unlabelled graphs can take part."""
-
-    def fit(self, X: ArrayLike, y: ArrayLike, X_unlabeled: ArrayLike | None = None) -> Self:
-        """Fit to labelled graphs; graphs in ``X_unlabeled`` take part in the reconstruction loss alone.
-
-        Parameters
-        ----------
-        X : array-like (n_graphs, n_nodes, n_nodes)
-        y : array-like (n_graphs,)
-        X_unlabeled : array-like (n_unlabeled, n_nodes, n_nodes), optional
-        """
-        graphs, classes, codes = self._check_training(X, y)
-        unlabeled = None
-        if X_unlabeled is not None:
-            unlabeled = check_graphs(X_unlabeled, n_nodes=graphs.shape[1], name="X_unlabeled")
-        return self._fit_checked(graphs, classes, codes, unlabeled)
-
-
-class _DivergenceGuard(Callback):
-    """Stops a fit whose loss is no longer a number."""
-
-    def on_batch_end(self, net: NeuralNet, training: bool = False, loss: Any = None, **_: Any) -> None:
-        if training and loss is not None and not torch.isfinite(loss):
-            raise TrainingDivergedError(
-                f"Training diverged in epoch {len(net.history)}: the loss became {loss.item()}; lower learning_rate "
-                f"(now {net.lr:g}) or scale the graphs."
-            )
-
-
-class _KeepBest(EarlyStopping):
-    """Early stopping that goes back to the best epoch, whose weights wait in a file when they are large."""
-
-    def on_train_begin(self, net: NeuralNet, **_: Any) -> None:
-        super().on_train_begin(net)
-        size = sum(tensor.nbytes for tensor in net.module_.state_dict().values())
-        self.best_weights = TemporaryFile() if size > _WEIGHTS_IN_MEMORY else BytesIO()  # noqa: SIM115
-
-    def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
-        super().on_epoch_end(net)
-        if self.best_epoch_ == net.history[-1, "epoch"]:
-            self.best_weights.seek(0)
-            for tensor in net.module_.state_dict().values():
-                self.best_weights.write(tensor.cpu().numpy())
-
-    def on_train_end(self, net: NeuralNet, **_: Any) -> None:
-        with self.__dict__.pop("best_weights") as weights:
-            if not 0 < self.best_epoch_ < net.history[-1, "epoch"]:
-                return
-            weights.seek(0)
-            for tensor in net.module_.state_dict().values():
-                on_cpu = tensor.cpu()  # on a CPU the tensor itself: nothing is held twice
-                weights.readinto(on_cpu.numpy())
-                tensor.copy_(on_cpu)
-        self._sink(f"Restoring the model of epoch {self.best_epoch_}.", verbose=net.verbose)
-
-
-def resolve_device(device: str) -> torch.device:
-    """``"auto"`` is a GPU where there is one; anything else is what torch calls it."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-        if resolved.type == "meta":
-            raise RuntimeError("a device without memory")
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f'device={device!r} is unknown; use "auto", "cpu" or "cuda".') from error
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f'device={device!r} was asked for, but torch sees no GPU here; use device="cpu".')
-    return resolved
-
-
-def _available_bytes(device: torch.device) -> int | None:
-    """Free memory of the device; ``None`` where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.exists():
-        return None
-    line = next(line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable"))
-    return 1024 * int(line.split()[1])
-
-
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    exponential = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return exponential / exponential.sum(axis=1, keepdims=True)
-
-
-def _fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
-    """The temperature of least log-loss on held-out scores ``(n_graphs, n_classes)``."""
-
-    def log_loss(log_temperature: float) -> float:
-        probabilities = _softmax(np.exp(log_temperature) * scores)
-        return -float(np.log(probabilities[np.arange(len(codes)), codes] + 1e-12).mean())
-
-    return float(np.exp(minimize_scalar(log_loss, bounds=_LOG_TEMPERATURE_RANGE, method="bounded").x))

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._capsules import CapsuleClassifier
 
@@ -36,6 +37,7 @@ class TemplateClassifier(CapsuleClassifier):
         templates = self.module_.get_parameter("isomorphic.templates")
         return templates.detach().cpu().numpy().copy()
 
+    @one_thread()
     def match(self, X: ArrayLike) -> Matches:
         """The score and the winning permutation of every template in every window."""
         graphs = self._check_fitted(X)

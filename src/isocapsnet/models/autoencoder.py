@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from isocapsnet._validation import check_number
 from isocapsnet.models._base import are_symmetric, count_edges
 from isocapsnet.models._batches import Batches, GraphStore
+from isocapsnet.models._device import PARAMETER, WHILE_TRAINING
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
-from isocapsnet.models._network import SemiSupervisedNetwork
 from isocapsnet.models._optimizers import AdamW
+from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._state import check_truth
 from isocapsnet.nn.capsule import mlp
 
@@ -150,6 +151,9 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         Stop after this many epochs without a better validation loss, and keep the best epoch.
     validation_fraction : float
         Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
+    calibrate : bool
+        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
+        two more fits, to half of the data each; predicted classes stay as they are.
     class_weight : None, "balanced" or dict
     device : str
         "auto", "cpu", "cuda".
@@ -184,6 +188,7 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         max_epochs: int = 30,
         patience: int | None = None,
         validation_fraction: float = 0.0,
+        calibrate: bool = True,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -201,6 +206,7 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.class_weight = class_weight
         self.device = device
         self.random_state = random_state
@@ -225,6 +231,13 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return EdgeEncoder(n_nodes, n_classes, self.hidden_sizes, self.head_sizes, self.directed_)
+
+    def _bytes_beside(self, module: nn.Module) -> int:
+        # A layer is pretrained with a decoder of its own size, before the optimiser of the whole module has moments.
+        sizes = {name: parameter.numel() for name, parameter in module.named_parameters()}
+        widest, whole = max(size for name, size in sizes.items() if name.startswith("layers")), sum(sizes.values())
+        pretraining = (PARAMETER + 2 * WHILE_TRAINING) * widest
+        return max(0, pretraining - WHILE_TRAINING * whole) if self.pretraining_epochs else 0
 
     def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
         net = super()._build_net(codes, device, validation)

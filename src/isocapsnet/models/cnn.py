@@ -91,6 +91,9 @@ class CNNClassifier(EncoderClassifier):
         Stop after this many epochs without a better validation loss, and keep the best epoch.
     validation_fraction : float
         Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
+    calibrate : bool
+        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
+        two more fits, to half of the data each; predicted classes stay as they are.
     class_weight : None, "balanced" or dict
     device : str
         "auto", "cpu", "cuda".
@@ -120,6 +123,7 @@ class CNNClassifier(EncoderClassifier):
         max_epochs: int = 30,
         patience: int | None = None,
         validation_fraction: float = 0.0,
+        calibrate: bool = True,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -136,6 +140,7 @@ class CNNClassifier(EncoderClassifier):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.class_weight = class_weight
         self.device = device
         self.random_state = random_state

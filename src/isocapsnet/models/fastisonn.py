@@ -74,7 +74,7 @@ class FastIsoNNClassifier(IsoNNClassifier):
         :func:`~isocapsnet.functional.spectral_match`.
     n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale, scaling
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction, class_weight
+    learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction, calibrate, class_weight
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
     device, random_state, verbose, callbacks
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
@@ -106,6 +106,7 @@ class FastIsoNNClassifier(IsoNNClassifier):
         max_epochs: int = 20,
         patience: int | None = None,
         validation_fraction: float = 0.0,
+        calibrate: bool = True,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -127,6 +128,7 @@ class FastIsoNNClassifier(IsoNNClassifier):
             max_epochs=max_epochs,
             patience=patience,
             validation_fraction=validation_fraction,
+            calibrate=calibrate,
             class_weight=class_weight,
             device=device,
             random_state=random_state,

@@ -5,15 +5,15 @@ brain graph are identified regions, so here a sub-graph is a connected set of ed
 their edges are, and support is counted exactly on bitsets: no isomorphism is left to test.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights
+from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, warn_user
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._state import Expected, check_arrays
@@ -97,6 +97,7 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         """What a nested tuner may try; density and ``C`` are chosen within ``fit``."""
         return {"n_patterns": [300, 1000, 3000], "max_edges": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES)}
 
+    @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Which sub-graphs each graph holds ``(n_graphs, n_patterns)``: 1 or 0."""
         return _contains(strongest_edges(self._check_fitted(X), self.density_, self.negative_edges), self.patterns_)
@@ -135,10 +136,9 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
                 self.patterns_, self.support_, self.density_ = patterns, support, density
                 self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
         if len(self.patterns_) == 0:
-            warnings.warn(
+            warn_user(
                 f"No edge is in {self.min_support:.0%} to {self.max_support:.0%} of the training graphs, so there is "
                 "no sub-graph to go by; widen min_support and max_support or change density.",
-                stacklevel=3,
             )
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:

@@ -92,6 +92,9 @@ class GINClassifier(GraphNeuralNetwork):
         Stop after this many epochs without a better validation loss, and keep the best epoch.
     validation_fraction : float
         Part of the training data held out, by class, for early stopping.
+    calibrate : bool
+        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
+        two more fits, to half of the data each; predicted classes stay as they are.
     class_weight : None, "balanced" or dict
     device : str
         "auto", "cpu", "cuda".
@@ -104,11 +107,11 @@ class GINClassifier(GraphNeuralNetwork):
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, net_
+    module_, history_, scaler_, temperature_, net_
         See :class:`~isocapsnet.models._network.NetworkClassifier`.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -127,6 +130,7 @@ class GINClassifier(GraphNeuralNetwork):
         max_epochs: int = 30,
         patience: int | None = None,
         validation_fraction: float = 0.0,
+        calibrate: bool = True,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -147,6 +151,7 @@ class GINClassifier(GraphNeuralNetwork):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.class_weight = class_weight
         self.device = device
         self.random_state = random_state

@@ -74,7 +74,6 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     _optimizer: ClassVar[type[torch.optim.Optimizer]] = Adam
 
     # What other networks have as parameters and the published program does not have at all.
-    _calibrated: ClassVar[bool] = False
     calibrate = False
     scaling = "none"
     patience = None

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._batches import Batches, GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
-from isocapsnet.models._network import SemiSupervisedNetwork
+from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models.cnn import convolutions, pooled_size
 
 
@@ -140,6 +140,9 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
         Stop after this many epochs without a better validation loss, and keep the best epoch.
     validation_fraction : float
         Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
+    calibrate : bool
+        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
+        two more fits, to half of the data each; predicted classes stay as they are.
     class_weight : None, "balanced" or dict
     device : str
         "auto", "cpu", "cuda".
@@ -172,6 +175,7 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
         max_epochs: int = 30,
         patience: int | None = None,
         validation_fraction: float = 0.0,
+        calibrate: bool = True,
         class_weight: Any = None,
         device: str = "auto",
         random_state: Any = None,
@@ -189,6 +193,7 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.calibrate = calibrate
         self.class_weight = class_weight
         self.device = device
         self.random_state = random_state

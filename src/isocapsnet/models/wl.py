@@ -12,6 +12,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import TransformerMixin
 from sklearn.svm import SVC
 
+from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
@@ -101,6 +102,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         """What a nested tuner may try; the density is chosen within ``fit``."""
         return {"n_iterations": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES), "C": [0.1, 1.0, 10.0]}
 
+    @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """The kernel of each graph with each training graph: ``(n_graphs, n_training_graphs)``."""
         return self._similarity(self._check_fitted(X))

@@ -1,19 +1,29 @@
-"""Run compiled code that releases the interpreter lock on as many threads as torch uses.
+"""Run compiled code that releases the interpreter lock on several threads, where that pays.
 
 Numba's own thread pools are either absent (TBB), unsafe after a fork (OpenMP) or abort when two Python threads enter
 them at once (workqueue). A plain thread pool is none of these, compiles faster and follows ``torch.set_num_threads``.
 """
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import count
 
-import torch
+from isocapsnet._threads import kernel_threads
 
 # Ranges per thread: enough to even out a busy core, few enough that handing them out costs nothing.
 _RANGES_PER_THREAD = 8
+# Seconds of work that are worth waking another thread.
+_WORTH_SHARING = 0.01
+# Of the time that one thread would have taken: more than this is no gain.
+_GAIN = 0.8
+# Calls that are not shared after one that did not gain: at first, and at most, when it was not the only one.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1, 256
+
+# A thread's own processor time does not count what it waits for; where it is coarse (Windows), the time of day must do.
+_work_clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-4 else time.perf_counter
 
 
 @lru_cache(maxsize=1)
@@ -25,17 +35,43 @@ def _pool() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
-    """Call ``task(start, stop)`` on ranges that cover ``range(n)``, on ``torch.get_num_threads()`` threads.
+class _Pause:
+    """How many calls work alone before the next is shared: the cores may be busy with something else for a while."""
 
-    Ranges are handed out as threads become free, so the result of a task must not depend on how they are cut.
+    def __init__(self) -> None:
+        self.left, self.length = 0, _SHORTEST_PAUSE
+
+    def over(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def note(self, seconds: float, alone: float) -> None:
+        """A shared call took ``seconds``, where one thread would have taken ``alone``."""
+        gained = seconds < _GAIN * alone
+        self.left, self.length = (0, _SHORTEST_PAUSE) if gained else (self.length, min(2 * self.length, _LONGEST_PAUSE))
+
+
+_pause = _Pause()
+
+
+def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
+    """Call ``task(start, stop)`` on ranges that cover ``range(n)``, on up to ``kernel_threads()`` threads.
+
+    Other threads join when the first range has shown that the rest takes long enough, and when that has gained time
+    of late. Ranges are handed out as threads become free, so the result of a task must not depend on how they are cut.
     """
-    n_threads = min(torch.get_num_threads(), n)
+    n_threads = min(kernel_threads(), n)
     if n_threads <= 1:
         task(0, n)
         return
     n_ranges = min(n, n_threads * _RANGES_PER_THREAD)
-    numbers = count()
+    began, worked = time.perf_counter(), _work_clock()
+    task(0, n // n_ranges)
+    alone = (_work_clock() - worked) * n_ranges
+    if alone < _WORTH_SHARING or not _pause.over():
+        task(n // n_ranges, n)
+        return
+    numbers = count(1)
 
     def work() -> None:
         while (i := next(numbers)) < n_ranges:
@@ -45,3 +81,4 @@ def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
     work()
     for helper in helpers:
         helper.result()
+    _pause.note(time.perf_counter() - began, alone)

@@ -1,0 +1,138 @@
+"""The device of a fit, and whether it has room: what the fit will need, and what is free."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor, nn
+
+from isocapsnet._validation import InputError
+from isocapsnet.models._batches import GraphStore
+
+logger = logging.getLogger("isocapsnet")
+
+#: Bytes in float32: the parameter itself, and its gradient and two moments of Adam.
+PARAMETER, WHILE_TRAINING = 4, 12
+# On the way back there are gradients of what the way forward kept.
+_GRADIENTS_TOO = 2
+
+# By the controllers of a line of /proc/self/cgroup: where the groups are, the files of their limit and usage, and what
+# memory.stat calls the part of the usage that is given up when it is needed. The first is version 2.
+_CGROUP_FILES = {
+    "": ("", "memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def resolve_device(device: str) -> torch.device:
+    """``"auto"`` is a GPU where there is one; anything else is what torch calls it."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+        if resolved.type == "meta":
+            raise RuntimeError("a device without memory")
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f'device={device!r} is unknown; use "auto", "cpu" or "cuda".') from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f'device={device!r} was asked for, but torch sees no GPU here; use device="cpu".')
+    return resolved
+
+
+def check_room(
+    name: str, device: torch.device, module: nn.Module, *, hint: str, beside: int = 0, batch: int = 0
+) -> None:
+    """Refuse a fit that there is no room for.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator.
+    device : torch.device
+    module : Module
+        On the meta device, or in its place already.
+    hint : str
+        What would help.
+    beside, batch : int
+        Bytes that are needed beside the module's parameters, and by a batch.
+    """
+    n_parameters = sum(parameter.numel() for parameter in module.parameters())
+    in_place = not any(parameter.is_meta for parameter in module.parameters())
+    training = beside + n_parameters * (WHILE_TRAINING if in_place else PARAMETER + WHILE_TRAINING)
+    needed, available = training + batch, available_bytes(device)
+    logger.info(
+        "%s: %s parameters, %.0f MB to train them, %.0f MB for a batch, %.0f MB free on %s",
+        name, f"{n_parameters:,}", training / 1e6, batch / 1e6, available / 1e6, device,
+    )  # fmt: skip
+    if needed > available:
+        raise InputError(
+            f"{name} needs {needed / 1e9:.1f} GB to train ({training / 1e9:.1f} GB for {n_parameters:,} parameters, "
+            f"{batch / 1e9:.1f} GB for a batch), but {device} has {available / 1e9:.1f} GB free; {hint}."
+        )
+
+
+def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, n_graphs: int) -> int:
+    """What ``n_graphs`` graphs need at the peak of a training step, as far as one graph and two graphs tell."""
+    one, two = (_bytes_kept(module, criterion, *graphs.batch(np.arange(n))) for n in (1, min(2, len(graphs))))
+    return _GRADIENTS_TOO * (one + (n_graphs - 1) * max(0, two - one))
+
+
+def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Tensor) -> int:
+    """What the forward pass of a batch keeps for the backward pass, besides the module itself."""
+    own = {tensor.untyped_storage().data_ptr() for tensor in module.state_dict().values()}
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    training = module.training
+    module.eval()  # statistics of batch normalisation stay as they are, and nothing random is drawn
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        output = module(**inputs) if isinstance(inputs, dict) else module(inputs)
+        loss = criterion(output, codes)
+    module.train(training)
+    del output, loss
+    return sum(size for storage, size in kept.items() if storage not in own)
+
+
+def available_bytes(device: torch.device) -> int:
+    """Memory that a fit may take: of the device, or of this process's control group where that allows less."""
+    if device.type == "cuda":
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # ours, and free
+        return torch.cuda.mem_get_info(device)[0] + held
+    return int(min(psutil.virtual_memory().available, _left_in_cgroup()))
+
+
+def _left_in_cgroup(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float:
+    """Bytes until the nearest limit of the control groups that this process is in; infinite without one."""
+    try:
+        groups = [line.split(":", 2) for line in membership.read_text().splitlines()]
+    except OSError:
+        return math.inf
+    left = math.inf
+    for _, controllers, path in groups:
+        if controllers in _CGROUP_FILES:
+            folder, *files = _CGROUP_FILES[controllers]
+            top = root / folder
+            group = top / path.lstrip("/")
+            # A limit holds for the groups below it. Inside a container only the top may be there.
+            for level in (group, *group.parents):
+                left = min(left, _left_at(level, *files))
+                if level == top:
+                    break
+    return left
+
+
+def _left_at(group: Path, limit: str, usage: str, cache: str) -> float:
+    try:
+        most, used = (group / limit).read_text().strip(), int((group / usage).read_text())
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return math.inf if most == "max" else max(0, int(most) - used + int(statistics.get(cache, 0)))
+    except (OSError, ValueError):
+        return math.inf

@@ -1,0 +1,137 @@
+"""A fit that has no room is refused before it begins, by an estimate that is near what fits need."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from isocapsnet import InputError
+from isocapsnet.models import MODELS, _device
+from isocapsnet.models._device import available_bytes, check_room
+
+# Graphs and batches so large that what else the process holds does not count, fits as short as they can be.
+MEASURED = """
+import logging, sys, warnings
+from pathlib import Path
+import numpy as np
+from isocapsnet.models import MODELS
+
+def memory(key):
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+    return int(line.split()[1]) * 1024
+
+class Estimates(logging.Handler):
+    def emit(self, record):
+        estimates.append(sum(record.args[2:4]) * 1e6)
+
+method, n_nodes, parameters, estimates = sys.argv[1], int(sys.argv[2]), eval(sys.argv[3]), []
+warnings.simplefilter("ignore")
+settings = {"max_epochs": 1, "batch_size": 64, "calibrate": False, "random_state": 0, "device": "cpu", **parameters}
+X = np.random.default_rng(0).normal(size=(64, n_nodes, n_nodes)).astype(np.float32)
+y = np.arange(64) % 2
+MODELS[method](**settings).fit(X[:, :12, :12], y)  # compiles, loads libraries
+logger = logging.getLogger("isocapsnet")
+logger.addHandler(Estimates())
+logger.setLevel(logging.INFO)
+Path("/proc/self/clear_refs").write_text("5")
+before = memory("VmRSS")
+module = MODELS[method](**settings).fit(X, y).module_
+taken = memory("VmHWM") - before - X.nbytes
+in_place = 4 * sum(parameter.numel() for parameter in module.parameters())
+print(estimates[-1] + in_place, taken)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize(
+    ("method", "n_nodes", "parameters"),
+    [
+        ("isocapsnet", 100, {}),
+        ("cnn", 300, {}),
+        ("autoencoder", 200, {"pretraining_epochs": 1, "hidden_sizes": (2048,)}),
+    ],
+)
+def test_the_estimate_is_near_the_peak_of_a_fit(method, n_nodes, parameters):
+    command = [sys.executable, "-c", MEASURED, method, str(n_nodes), repr(parameters)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    estimated, taken = map(float, done.stdout.split())
+    assert taken > 300e6  # large enough to be told from what else goes on
+    assert 1 / 1.5 < estimated / taken < 1.5
+
+
+def test_batches_are_counted_before_the_first_of_them(monkeypatch):
+    X, y = np.random.default_rng(0).normal(size=(16, 40, 40)), np.arange(16) % 2
+    parameters = 16 * sum(parameter.numel() for parameter in MODELS["cnn"]()._build_module(40, 2).parameters())
+    monkeypatch.setattr(_device, "available_bytes", lambda device: int(1.05 * parameters))
+    MODELS["cnn"](batch_size=1, max_epochs=1, random_state=0).fit(X, y)
+    with pytest.raises(InputError, match=r"GB for a batch.* smaller batch_size"):
+        MODELS["cnn"](batch_size=16, max_epochs=1, random_state=0).fit(X, y)
+
+
+def test_the_probe_leaves_the_module_and_its_statistics_alone():
+    X, y = np.random.default_rng(0).normal(size=(12, 10, 10)).astype(np.float32), np.arange(12) % 2
+    model = MODELS["gin"](max_epochs=1, density=0.3, calibrate=False, random_state=0).fit(X, y)
+    before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
+    graphs = _device.GraphStore(X, y, model.scaler_, torch.device("cpu"))
+    one, many = (_device.bytes_of_batch(model.module_, model.net_.criterion_, graphs, n) for n in (1, 100))
+    assert 0 < one < many < 101 * one
+    assert not model.module_.training
+    for name, tensor in model.module_.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_a_400_node_fit_is_refused_where_there_is_no_room(monkeypatch):
+    monkeypatch.setattr(_device, "available_bytes", lambda device: int(8e9))
+    with pytest.raises(InputError, match=r"8\.\d GB to train .* 8\.0 GB free; use weight_sharing"):
+        MODELS["isocapsnet"]().fit(np.zeros((4, 400, 400), dtype=np.float32), [0, 1, 0, 1])
+
+
+def test_a_module_that_is_in_place_needs_room_for_the_rest_alone(monkeypatch):
+    module = torch.nn.Linear(1000, 1000)
+    monkeypatch.setattr(_device, "available_bytes", lambda device: 13_000_000)
+    check_room("Model", torch.device("cpu"), module, hint="")
+    with pytest.raises(InputError, match="Model needs"), torch.device("meta"):
+        check_room("Model", torch.device("cpu"), torch.nn.Linear(1000, 1000), hint="")
+
+
+def make_groups(root, files):
+    """Files of control groups under ``root``, by their path."""
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "left"),
+    [
+        ("0::/a\n", {"a/memory.max": "1000\n", "a/memory.current": "300", "a/memory.stat": "inactive_file 50\n"}, 750),
+        ("0::/job\n", {"job/memory.max": "max\n", "job/memory.current": "300", "job/memory.stat": ""}, math.inf),
+        # A limit of the group above, and a path that is the host's.
+        ("0::/job/step\n", {"job/memory.max": "900", "job/memory.current": "100", "job/memory.stat": ""}, 800),
+        ("0::/host/path\n", {"memory.max": "900", "memory.current": "1000", "memory.stat": ""}, 0),
+        (
+            "4:memory:/job\n1:cpu:/\n0::/\n",
+            {
+                "memory/job/memory.limit_in_bytes": "1000",
+                "memory/job/memory.usage_in_bytes": "600",
+                "memory/job/memory.stat": "inactive_file 1\ntotal_inactive_file 100\n",
+            },
+            500,
+        ),
+        ("0::/\n", {"memory.max": "a mess", "memory.current": "1", "memory.stat": ""}, math.inf),
+        ("0::/\n", {}, math.inf),
+    ],
+)  # fmt: skip
+def test_the_limit_of_a_control_group_counts(tmp_path, membership, files, left):
+    (tmp_path / "membership").write_text(membership)
+    make_groups(tmp_path / "groups", files)
+    assert _device._left_in_cgroup(tmp_path / "membership", tmp_path / "groups") == left
+    assert _device._left_in_cgroup(tmp_path / "no such file", tmp_path / "groups") == math.inf
+
+
+def test_no_more_is_available_than_the_machine_has():
+    assert 0 < available_bytes(torch.device("cpu")) <= psutil.virtual_memory().total
