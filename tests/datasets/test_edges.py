@@ -80,16 +80,15 @@ def test_graphs_come_back_exactly(tmp_path_factory, n_nodes, seed, directed, loo
     assert np.array_equal(read.adjacency, data.adjacency)
 
 
-def test_real_sparse_graphs(tmp_path, shared_data):
-    """85 x 190 binary graphs with empty rows, as matrices and as four kinds of edge lists."""
-    data = load_graphs(shared_data / "adhd200_peking_1.npz").replace(subjects=[f"{i:03}" for i in range(85)])
+def test_real_sparse_graphs(tmp_path, real_data):
+    """85 x 190 binary graphs with empty rows, as matrices and as three kinds of edge lists."""
+    data = load_graphs(real_data / "adhd200_peking_1.npz").replace(subjects=[f"{i:03}" for i in range(85)])
     expected = load_graphs(writers.write_folder(data, tmp_path / "matrices", ".csv"), target="diagnosis")
     for number, writing in enumerate(
-        ({}, {"base": 1, "both": True}, {"weighted": False, "suffix": ".edges"}, {"base": 1, "weighted": False})
+        ({}, {"base": 1, "both": True}, {"base": 1, "weighted": False, "suffix": ".edges"})
     ):
         folder = writers.write_edge_lists(data, tmp_path / f"lists{number}", **writing)
         assert load_graphs(folder, target="diagnosis").digest() == expected.digest()
-        assert load_graphs(folder, target="diagnosis", n_nodes=190).digest() == expected.digest()
     kept = data.adjacency.copy()
     kept[:, 189] = kept[:, :, 189] = 0
     folder = writers.write_edge_lists(data.replace(adjacency=kept), tmp_path / "without the last")

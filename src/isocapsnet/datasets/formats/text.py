@@ -119,7 +119,7 @@ def parse_numbers(name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]
     """
     cells = list(chain.from_iterable(rows))
     shape = (len(rows), len(rows[0]))
-    if all(map(_PLAIN.fullmatch, cells)):
+    if _PLAIN.fullmatch("".join(cells)):
         try:
             return np.array(cells, dtype=np.float64).reshape(shape)
         except ValueError:  # an empty or a damaged cell
