@@ -89,10 +89,12 @@ def cut(graphs: NDArray[Any], labels: NDArray[np.int64], n_folds: int, seed: int
 def development_parts(name: str, n_folds: int) -> list[Part]:
     """Parts to choose by: of other draws of the planted set, or inside each training fold of a file."""
     if name == "planted":
-        draws = [make_planted_graphs(**PLANTED, random_state=seed) for seed in _DRAWS]
-        return [part for draw in draws for part in cut(draw.graphs, draw.labels, n_folds, 0)]
-    outer = cut(*open_data(name), n_folds, 0)
-    return [next(cut(part.graphs[part.train], part.labels[part.train], n_folds, 1)) for part in outer]
+        draws = {seed: make_planted_graphs(**PLANTED, random_state=seed) for seed in _DRAWS}
+        return [part for seed, draw in draws.items() for part in cut(draw.graphs, draw.labels, n_folds, seed)]
+    parts = []
+    for number, (graphs, labels, train, _) in enumerate(cut(*open_data(name), n_folds, 0)):
+        parts.append(next(cut(graphs[train], labels[train], n_folds, 100 + number)))
+    return parts
 
 
 def measure(method: str, parts: Sequence[Part]) -> dict[str, list[Answers]]:
@@ -109,28 +111,27 @@ def measure(method: str, parts: Sequence[Part]) -> dict[str, list[Answers]]:
 def compare(method: str, parts: Sequence[Part]) -> dict[str, list[Answers]]:
     """Answers of one fit per part, with temperatures from graphs held out in each way."""
     found: dict[str, list[Answers]] = {name: [] for name in ("none", *WAYS)}
-    for seed, (graphs, labels, train, test) in enumerate(parts):
+    for number, (graphs, labels, train, test) in enumerate(parts):
 
-        def scores(fitted: NDArray[np.int64], asked: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
-            model = MODELS[method](random_state=seed, calibrate=False).fit(graphs[fitted], labels[fitted])  # noqa: B023
+        def fit(index: NDArray[np.int64], seed: int, part: Part = parts[number]) -> NetworkClassifier:
+            model = MODELS[method](random_state=seed, calibrate=False).fit(part.graphs[index], part.labels[index])
             assert isinstance(model, NetworkClassifier)
-            return model._scores(graphs[asked])  # noqa: B023
+            return model
 
-        answers = scores(train, test, seed)
-        temperatures = {"none": 1.0}
-        for name, (n_folds, n_held_out) in WAYS.items():
-            folds = list(cut(train, labels[train], n_folds, seed))[:n_held_out]
-            seeds = [seed, n_folds]
-            held_out = [
-                scores(
-                    train[fold.train], train[fold.test], int(np.random.SeedSequence([*seeds, i]).generate_state(1)[0])
-                )
-                for i, fold in enumerate(folds)
+        held_out: dict[int, list[Answers]] = {}
+        for n_folds in {n_folds for n_folds, _ in WAYS.values()}:
+            folds = StratifiedKFold(n_folds, shuffle=True, random_state=number).split(train, labels[train])
+            held_out[n_folds] = [
+                Answers(labels[train[b]], fit(train[a], 1000 * n_folds + 10 * number + i)._scores(graphs[train[b]]))
+                for i, (a, b) in enumerate(folds)
             ]
-            codes = np.concatenate([labels[train[fold.test]] for fold in folds])
-            temperatures[name] = fit_temperature(np.concatenate(held_out), codes, np.ones(answers.shape[1]))
+        scores = fit(train, number)._scores(graphs[test])
+        temperatures = {"none": 1.0}
+        for name, (n_folds, n_used) in WAYS.items():
+            codes, of_codes = (np.concatenate(values) for values in zip(*held_out[n_folds][:n_used], strict=True))
+            temperatures[name] = fit_temperature(of_codes, codes, np.ones(scores.shape[1]))
         for name, temperature in temperatures.items():
-            found[name].append(Answers(labels[test], softmax(temperature * answers, axis=1)))
+            found[name].append(Answers(labels[test], softmax(temperature * scores, axis=1)))
     return found
 
 

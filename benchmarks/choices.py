@@ -140,6 +140,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 def build(method: str, parameters: dict[str, Any], device: str, seed: int) -> Any:
     """A classifier with these settings."""
     model = MODELS[method](random_state=seed, **parameters)
+    if "calibrate" in model.get_params():
+        model.set_params(calibrate=False)  # settings are compared by ROC AUC
     return model.set_params(device=device) if "device" in model.get_params() else model
 
 

@@ -307,11 +307,27 @@ def test_new_data_are_like_the_old(tmp_path):
     assert read.atlas.node_names == data.atlas.node_names
     with pytest.raises(InputError, match="node 7"):
         load_graphs(write(tmp_path / "t", "4,7,1\n"), like=data)
+    from_0 = write(tmp_path / "z", "3,1,1\n")
+    assert np.array_equal(load_graphs(from_0, like=data, index_base=0).adjacency, read.adjacency)
     directed = load_graphs(writers.write_edge_lists(sparse_study(directed=True), tmp_path / "d", base=1, both=True))
     assert np.argwhere(load_graphs(single, like=directed).adjacency[0]).tolist() == [[3, 1]]
     np.savez(tmp_path / "m.npz", adjacency=np.triu(np.ones((2, 6, 6))))
     assert np.array_equal(load_graphs(tmp_path / "m.npz", like=directed).adjacency[0], np.triu(np.ones((6, 6))))
     assert np.array_equal(load_graphs(tmp_path / "m.npz", like=data).adjacency[0], np.ones((6, 6)))
+
+
+def test_numbers_in_a_header_do_not_tell_what_numbers_in_edge_lists_mean(tmp_path):
+    """A matrix under 0, 1, 2... as pandas writes it, and edge lists that count from 1 but lack the last node."""
+    (tmp_path / "m").mkdir()
+    for number, graph in enumerate(sparse_study().adjacency):
+        rows = [",".join(map(str, row)) for row in graph.tolist()]
+        (tmp_path / "m" / f"{number}.csv").write_text("\n".join(["0,1,2,3,4,5", *rows]))
+    data = load_graphs(tmp_path / "m")
+    single = write(tmp_path / "s", "1,2,1\n3,4,1\n")
+    with pytest.raises(InputError, match="--index-base"):
+        load_graphs(single, like=data)
+    read = load_graphs(single, like=data, index_base=1)
+    assert np.argwhere(np.triu(read.adjacency[0])).tolist() == [[0, 1], [2, 3]]
 
 
 def test_nodes_of_new_data_stand_in_the_models_order(tmp_path, study):

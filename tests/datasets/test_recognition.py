@@ -78,6 +78,15 @@ def test_tables_of_nodes_are_no_time_series(tmp_path):
         load_graphs(folder)
 
 
+def test_arrays_of_any_numbers_are_judged(tmp_path):
+    for dtype in (bool, "uint8", "float16", "int64"):
+        folder = tmp_path / np.dtype(dtype).name
+        folder.mkdir()
+        np.save(folder / "a.npy", (RNG.random((20, 5)) < 0.5).astype(dtype))
+        with pytest.raises(InputError, match="whole numbers"):
+            load_graphs(folder)
+
+
 def test_ten_time_points_are_the_fewest(tmp_path):
     assert load_graphs(write(tmp_path / "a", series(5, 10))).time_series[0].shape == (10, 5)
     for kind in ("auto", "series"):

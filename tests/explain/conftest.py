@@ -12,7 +12,7 @@ from isocapsnet.datasets.synthetic import PlantedGraphs
 from isocapsnet.explain.explanation import Explanation, explain
 
 #: Small and quick, and enough for 120 graphs of 16 nodes.
-QUICK = {"n_templates": 2, "learning_rate": 3e-3, "max_epochs": 20, "decoder_sizes": (16,)}
+QUICK = {"n_templates": 2, "learning_rate": 3e-3, "max_epochs": 20, "decoder_sizes": (16,), "calibrate": False}
 
 
 class Study(NamedTuple):

@@ -76,9 +76,13 @@ def check_room(
 
 
 def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, n_graphs: int) -> int:
-    """What ``n_graphs`` graphs need at the peak of a training step, as far as one graph and two graphs tell."""
-    one, two = (_bytes_kept(module, criterion, *graphs.batch(np.arange(n))) for n in (1, min(2, len(graphs))))
-    return _GRADIENTS_TOO * (one + (n_graphs - 1) * max(0, two - one))
+    """What ``n_graphs`` graphs need at the peak of a training step, as far as a few graphs and twice as many tell."""
+    # On a GPU, code is compiled anew for other numbers of graphs than multiples of 16.
+    few = min(n_graphs, 16 if graphs.device.type == "cuda" else 1)
+    more = min(n_graphs, 2 * few)
+    kept, kept_by_more = (_bytes_kept(module, criterion, *graphs.batch(np.arange(n))) for n in (few, more))
+    each = max(0, kept_by_more - kept) / max(1, more - few)
+    return round(_GRADIENTS_TOO * (kept + (n_graphs - few) * each))
 
 
 def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Tensor) -> int:

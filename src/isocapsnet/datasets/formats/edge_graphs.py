@@ -103,17 +103,26 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
         raise InputError("--index-base does not apply to edge lists whose nodes have names; leave it out.")
     if known is None and are_named and options.atlas is not None:
         known = list(load_atlas(options.atlas).node_names)
-    if known is not None and (are_named or {*map(str, ids.tolist())} <= {*known}):
+    counted = known is not None and _are_counted(known)  # numbers in place of names tell nothing about other numbers
+    if known is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*known})):
         return known, {name: place for place, name in enumerate(known)}, "by their names"
     if known is None and (are_named or _are_codes(ids, options)):
         names = sorted(map(str, ids.tolist()), key=_natural)
         what = f"those of the {'names' if are_named else 'codes'} that have an edge in any file"
         return names, {name: place for place, name in enumerate(names)}, what
-    if known is not None and options.index_base is None and all(name.startswith("node ") for name in known):
+    is_listed = known is not None and known[0] in ("node 0", "node 1")  # as named below
+    if known is not None and is_listed and options.index_base is None:
         return known, {name.removeprefix("node "): place for place, name in enumerate(known)}, "counted as in training"
     base, n_nodes, why = _find_base(ids, options)
     names = [f"node {number}" for number in range(base, base + n_nodes)]
+    if known is not None and (is_listed or counted):
+        names = known
     return names, {str(base + place): place for place in range(n_nodes)}, f"counted from {base} ({why})"
+
+
+def _are_counted(names: Sequence[str]) -> bool:
+    numbers = [str(number) for number in range(len(names) + 1)]
+    return list(names) in (numbers[:-1], numbers[1:])
 
 
 def _are_codes(ids: NDArray[Any], options: ReadOptions) -> bool:

@@ -85,11 +85,10 @@ def _weigh(contents: Sequence[Content], asked: str, n_nodes: int | None) -> tupl
     if n_lists > n_squares and 2 * n_lists >= n_files:
         return "edges", "rows of two nodes and, optionally, a weight"
     widths = {one.matrix.shape[1] for one in contents if one.matrix is not None}
-    if n_squares or asked == "graphs" or len(widths) > 1:
-        return (
-            "graphs",
-            "some are square" if n_squares else "as asked for" if asked == "graphs" else "for lack of a kind",
-        )
+    if n_squares:
+        return "graphs", "some are square"
+    if asked == "graphs" or len(widths) > 1:
+        return "graphs", "as asked for" if asked == "graphs" else "their numbers of columns differ"
     return "series", "none is square, and all have the same number of columns"
 
 
@@ -125,7 +124,7 @@ def _refuse_series(content: Content, asked: str) -> str | None:
         what = f"has {n_columns} column(s)"
     elif content.has_row_names:
         what = "names its rows, as tables of nodes do"
-    elif not (np.nan_to_num(content.matrix[:, :2]) % 1).any():
+    elif not (np.nan_to_num(np.asarray(content.matrix[:, :2], dtype=np.float64)) % 1).any():
         what = "has whole numbers in its first two columns, as tables of edges do"
     return None if what is None else f"{content.source} {what}; if its rows are time points, say --kind series."
 
