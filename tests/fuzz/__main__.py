@@ -3,6 +3,7 @@
 import argparse
 import json
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ _KEPT_ALIKE = 3
 
 def main() -> int:
     options = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that workers are ended and folders removed
     limits = Limits(options.seconds, int(options.memory * 2**30))
     with workplace() as place, ExitStack() as stack:
         workers = [stack.enter_context(Worker(place, limits)) for _ in range(options.workers)]
