@@ -332,11 +332,11 @@ instead of storing graphs × classes × windows × capsule size of them.
 On a GPU the host is the limit at small sizes. Up to k = 5 the match is one launch forward and two backward, routing
 thirteen in all, their compiled code found in one look-up: Triton's own takes longer than most of the kernels.
 
-Results do not depend on the number of threads. The CPU kernels use up to `torch.get_num_threads()` of them, where a call
-takes ten milliseconds or more and where sharing it has gained time of late; a core that is busy with something else makes
-them work alone. All other steps of a fit, a prediction or an explanation are short and run on one thread, whatever
-`OMP_NUM_THREADS` says; `python benchmarks/threads.py` compares the time with that of one thread. A template size that is
-used for the first time on a machine is compiled once, for some seconds, and cached.
+Results do not depend on the number of threads. The CPU kernels use up to `torch.get_num_threads()` of them, where a
+call takes ten milliseconds or more and where sharing it has gained time of late; a core that is busy with something
+else makes them work alone. All other steps of a fit, a prediction or an explanation are short and run on one thread,
+whatever `OMP_NUM_THREADS` says; `python benchmarks/threads.py` compares the time with that of one thread. A template
+size that is used for the first time on a machine is compiled once, for some seconds, and cached.
 """
 
 
