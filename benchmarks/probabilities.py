@@ -1,14 +1,15 @@
 """What calibration does to the probabilities of every network, and why it is done as it is.
 
 Expected calibration error, Brier score and ROC AUC on held-out folds, before (softmax of the class scores) and after
-(``predict_proba``), written into docs/calibration.md. DATA is ``planted``, ``three-classes`` (planted too) or a file::
+(``predict_proba``), written into docs/probabilities.md. DATA is ``planted``, ``three-classes`` (planted too) or a
+file::
 
-    python benchmarks/calibration.py planted three-classes abide_aal116_nyu.npz
+    python benchmarks/probabilities.py planted three-classes abide_aal116_nyu.npz
 
 How training graphs are best held out, compared without a look at any test fold: on other draws of the planted set, and
 inside the training folds of a file::
 
-    python benchmarks/calibration.py planted abide_aal116_nyu.npz --compare
+    python benchmarks/probabilities.py planted abide_aal116_nyu.npz --compare
 """
 
 import argparse
@@ -31,7 +32,11 @@ from isocapsnet.models._calibration import fit_temperature
 from isocapsnet.models._network import NetworkClassifier
 from paper_tables import put_section
 
-NETWORKS = [name for name, model in MODELS.items() if issubclass(model, NetworkClassifier)]
+NETWORKS = [
+    name
+    for name, model in MODELS.items()
+    if issubclass(model, NetworkClassifier) and "calibrate" in model().get_params()
+]
 #: The embedded set; its own draw is the one of seed 0.
 PLANTED: dict[str, Any] = {
     "n_graphs": 120, "n_nodes": 28, "n_patterns": 2, "effect": "existence", "signal_to_noise": 2.5, "n_sites": 3,
@@ -161,7 +166,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(NETWORKS))
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--compare", action="store_true", help="ways to hold out, on development data")
-    parser.add_argument("--out", type=Path, default=Path("docs/calibration.md"))
+    parser.add_argument("--out", type=Path, default=Path("docs/probabilities.md"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in options.data:
@@ -177,7 +182,7 @@ def main() -> None:
         shown = "ABIDE-NYU" if "abide" in name else name
         key = f"{'compared on' if options.compare else 'calibrated'} {shown}"
         lines = table(found, ["ECE", "Brier"] if options.compare else ["ECE", "Brier", "AUC"])
-        text = options.out.read_text() if options.out.exists() else "# Calibration\n"
+        text = options.out.read_text() if options.out.exists() else "# Probabilities\n"
         options.out.write_text(put_section(text, key, "\n".join(lines)))
 
 
