@@ -1,6 +1,7 @@
 """Files that are readable and wrong: each is refused, or read as it is meant."""
 
 import io
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -297,6 +298,15 @@ def write_tudataset(folder: Path, **files: str) -> None:
 def test_a_tudataset_that_does_not_fit_together_is_refused(tmp_path, files, fact):
     write_tudataset(tmp_path, **files)
     with pytest.raises(InputError, match=fact):
+        load_graphs(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_a_file_is_refused(tmp_path):
+    write_tudataset(tmp_path)
+    (tmp_path / "T_graph_labels.txt").unlink()
+    os.mkfifo(tmp_path / "T_graph_labels.txt")
+    with pytest.raises(InputError, match="T_graph_labels"):
         load_graphs(tmp_path)
 
 

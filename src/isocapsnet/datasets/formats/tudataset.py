@@ -85,6 +85,8 @@ def _node_index(
 
 
 def _read(path: Path, limit: ReadLimit) -> NDArray[np.float64]:
+    if not path.is_file():  # a pipe or a device would never end
+        raise InputError(f"{path.name} is not a file.")
     limit.check(8 * path.stat().st_size, path.name)
     try:
         with warnings.catch_warnings():
