@@ -156,7 +156,11 @@ class Interrupts(Prior):
 
 
 class Exits(Prior):
+    """Ends its process a moment after the pipes are closed, as a process does that has much to clean up."""
+
     def fit(self, X: np.ndarray, y: np.ndarray) -> "Exits":
+        os.closerange(3, 256)
+        time.sleep(0.3)
         os._exit(7)
 
 

@@ -221,6 +221,6 @@ KINDS: dict[str, Damage] = {
 
 #: One of each sort, for every run of the suite.
 FEW = (
-    "empty", "a digit changed", "10 MB of nesting", "NaN", "not UTF-8", "a folder", "a link to its content", "a pipe",
-    "labels flipped", "three columns", "probability above 1", "job of another dataset", "key of nobody",
+    "empty", "predictions swapped by hand", "10 MB of nesting", "NaN", "not UTF-8", "a folder", "a link to its content",
+    "a pipe", "labels flipped", "three columns", "probability above 1", "job of another dataset", "key of nobody",
 )  # fmt: skip
