@@ -134,16 +134,19 @@ def _place(error: BaseException) -> str:
 
 
 def _peak() -> int:
-    """The most memory that this process or one of its children ever had, in bytes."""
-    kilobytes = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    """The most memory that this process or one of its living children ever had, in bytes.
+
+    From /proc where it is: what ``getrusage`` says begins with the memory of the process that started this one.
+    """
+    kilobytes = [] if Path("/proc/self/status").exists() else [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]
     waiting = ["self"]
     while waiting:
-        for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            for child in task.read_text().split():
-                waiting.append(child)
-                with suppress(OSError):  # it has ended since
-                    status = Path(f"/proc/{child}/status").read_text()
-                    kilobytes += [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+        process = Path("/proc", waiting.pop())
+        with suppress(OSError):  # it has ended since
+            status = (process / "status").read_text()
+            kilobytes += [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+            for task in process.glob("task/*/children"):
+                waiting += task.read_text().split()
     return 1024 * max(kilobytes)
 
 
