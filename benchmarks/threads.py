@@ -33,7 +33,8 @@ _LEAST_SECONDS = 0.5
 
 def work(data: str, method: str, epochs: int) -> None:
     """A process that takes turns: for each line it reads it writes the seconds that each use took."""
-    from calibration import open_data
+    from probabilities import open_data
+
     from isocapsnet.explain.attribution import attribute_edges, is_network
     from isocapsnet.models import MODELS
 
