@@ -19,7 +19,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.benchmark import DataSource, InProcessExecutor, Method, Outcome, Plan, Store, Study, local_executor, run
+from isocapsnet.evaluation import (
+    DataSource,
+    InProcessExecutor,
+    Method,
+    Outcome,
+    Plan,
+    Store,
+    Study,
+    local_executor,
+    run,
+)
 
 BAR_MILLISECONDS = 5.0
 

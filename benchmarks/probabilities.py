@@ -25,8 +25,8 @@ from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import load_graphs, make_planted_graphs
-from isocapsnet.benchmark.statistics import METRICS
 from isocapsnet.datasets.catalog import fetch_graphs
+from isocapsnet.evaluation.statistics import METRICS
 from isocapsnet.models import MODELS
 from isocapsnet.models._calibration import fit_temperature
 from isocapsnet.models._network import NetworkClassifier

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from isocapsnet import MODELS, InputError, make_planted_graphs
-from isocapsnet.benchmark.jobs import Method, Task, run_job
-from isocapsnet.benchmark.naming import digest_of
-from isocapsnet.benchmark.plan import Plan
-from isocapsnet.benchmark.study import DataSource, Study
+from isocapsnet.evaluation.jobs import Method, Task, run_job
+from isocapsnet.evaluation.naming import digest_of
+from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.study import DataSource, Study
 from isocapsnet.explain.artifacts import read_explanation, save_explanation, write_explanation
 from isocapsnet.explain.contrasts import separation
 from isocapsnet.explain.explanation import Explanation, Templates, explain, region_coverage

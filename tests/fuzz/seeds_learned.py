@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from isocapsnet import MODELS, save_model
-from isocapsnet.benchmark import Store, tabulate
-from isocapsnet.benchmark.output import write_results
-from isocapsnet.benchmark.records import seal
-from isocapsnet.benchmark.store import batch_key
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation import Store, tabulate
+from isocapsnet.evaluation.output import write_results
+from isocapsnet.evaluation.records import seal
+from isocapsnet.evaluation.store import batch_key
 from isocapsnet.explain.artifacts import write_explanation
 from tests.fuzz.seeds import Seed, _Collector
 from tests.report.toys import MANY_CANDIDATES, STRENGTHS, VERSIONS, make_job, make_record

@@ -114,10 +114,10 @@ def _load_model(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def _read_store(path: Path, options: Mapping[str, Any]) -> str:
-    from isocapsnet.benchmark import Store, tabulate
-    from isocapsnet.benchmark.naming import digest_of
-    from isocapsnet.benchmark.output import results_frame, results_json
-    from isocapsnet.benchmark.results import group_records
+    from isocapsnet.evaluation import Store, tabulate
+    from isocapsnet.evaluation.naming import digest_of
+    from isocapsnet.evaluation.output import results_frame, results_json
+    from isocapsnet.evaluation.results import group_records
 
     store = Store(path)
     found = [*store.records(), *store.errors()]

@@ -4,14 +4,14 @@ import os
 import subprocess
 import sys
 
-import distributed_fits
 import numpy as np
 import pytest
-from distributed_fits import FITS, OTHERS
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isocapsnet._validation import InputError
 from isocapsnet.models import _distributed
+from tests.models import distributed_fits
+from tests.models.distributed_fits import FITS, OTHERS
 
 PROCESSES = 2
 

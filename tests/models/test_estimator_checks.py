@@ -5,10 +5,10 @@ from functools import partial
 from importlib import import_module
 
 import pytest
-from estimator_checks import CHECKS
 
 from isocapsnet import models
 from isocapsnet.models import MODELS, GraphClassifier
+from tests.models.estimator_checks import CHECKS
 
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-import estimator_checks as checks
 import numpy as np
 import pytest
 
 from isocapsnet.models.yardsticks import LinearClassifier
+from tests.models import estimator_checks as checks
 
 
 class ChecksInInit(LinearClassifier):

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from estimator_checks import make_data
 from numpy.testing import assert_array_equal
-from test_estimator_checks import MAKE
 
 from isocapsnet import InputError, load_model, save_model
 from isocapsnet.models import MODELS
+from tests.models.estimator_checks import make_data
+from tests.models.test_estimator_checks import MAKE
 
 
 def size_parameters():

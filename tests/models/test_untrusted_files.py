@@ -10,14 +10,14 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from estimator_checks import make_data
 from numpy.testing import assert_array_equal
 from safetensors import safe_open
 from safetensors.numpy import save_file
-from test_estimator_checks import MAKE
 
 from isocapsnet import InputError, load_model, save_model
 from isocapsnet.models import MODELS, _persistence
+from tests.models.estimator_checks import make_data
+from tests.models.test_estimator_checks import MAKE
 
 SMALL = {"isocapsnet": {"decoder_sizes": (8,), "n_templates": 1}, "isocapsnet-released": {"decoder_sizes": (8,)}}
 NETWORKS = [name for name, model in MODELS.items() if "learning_rate" in model().get_params()]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from isocapsnet import MODELS
-from isocapsnet.benchmark import Store, tabulate
+from isocapsnet.evaluation import Store, tabulate
 from tests.report.toys import make_data
 
 

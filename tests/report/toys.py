@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from isocapsnet.benchmark import Job, Store, tabulate
-from isocapsnet.benchmark.output import write_results
 from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation import Job, Store, tabulate
+from isocapsnet.evaluation.output import write_results
 from isocapsnet.explain.artifacts import save_explanation
 from isocapsnet.explain.explanation import Explanation, Templates
 

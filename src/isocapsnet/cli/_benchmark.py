@@ -16,16 +16,6 @@ from rich.table import Table as RichTable
 
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.artifacts import read_templates
-from isocapsnet.benchmark.collection import collect, merge
-from isocapsnet.benchmark.files import DamagedError, write_whole
-from isocapsnet.benchmark.jobs import Method
-from isocapsnet.benchmark.output import read_context, write_results
-from isocapsnet.benchmark.plan import Plan
-from isocapsnet.benchmark.protocol import Protocol
-from isocapsnet.benchmark.results import Table, tabulate
-from isocapsnet.benchmark.statistics import CHANCE
-from isocapsnet.benchmark.store import Store
 from isocapsnet.cli._display import audit_table, escape, make_console, results_table
 from isocapsnet.cli._execution import carry_out, check_execution, describe_power, describe_sites
 from isocapsnet.cli._methods import (
@@ -40,6 +30,16 @@ from isocapsnet.cli._methods import (
 from isocapsnet.cli._study import DataCopies, publish_study, refuse_missing
 from isocapsnet.cli.data import READING, open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation.artifacts import read_templates
+from isocapsnet.evaluation.collection import collect, merge
+from isocapsnet.evaluation.files import DamagedError, write_whole
+from isocapsnet.evaluation.jobs import Method
+from isocapsnet.evaluation.output import read_context, write_results
+from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.results import Table, tabulate
+from isocapsnet.evaluation.statistics import CHANCE
+from isocapsnet.evaluation.store import Store
 
 _EMBEDDED = "planted"
 _AUDITS = 1

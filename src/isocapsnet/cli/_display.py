@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 from isocapsnet._safe_text import printable
-from isocapsnet.benchmark.results import MethodResult, Table
-from isocapsnet.benchmark.runner import Outcome
-from isocapsnet.benchmark.statistics import Interval
+from isocapsnet.evaluation.engine.runner import Outcome
+from isocapsnet.evaluation.results import MethodResult, Table
+from isocapsnet.evaluation.statistics import Interval
 
 _PLAIN_LINES = 20
 _PLAIN_WIDTH = 120

@@ -13,16 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.executors import InProcessExecutor, count_cores, dask_executor, local_executor
-from isocapsnet.benchmark.jobs import Task, method_label
-from isocapsnet.benchmark.plan import Plan
-from isocapsnet.benchmark.results import Table, tabulate
-from isocapsnet.benchmark.runner import load_record, run, split_finished
-from isocapsnet.benchmark.sites import Sites
-from isocapsnet.benchmark.statistics import detectable_difference
-from isocapsnet.benchmark.store import Store
-from isocapsnet.benchmark.worker import Limits
 from isocapsnet.cli._display import format_seconds, show_progress
+from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
+from isocapsnet.evaluation.engine.runner import load_record, run, split_finished
+from isocapsnet.evaluation.engine.worker import Limits
+from isocapsnet.evaluation.jobs import Task, method_label
+from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.results import Table, tabulate
+from isocapsnet.evaluation.sites import Sites
+from isocapsnet.evaluation.statistics import detectable_difference
+from isocapsnet.evaluation.store import Store
 
 
 def carry_out(plan: Plan, options: Mapping[str, Any], console: Console) -> Table | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.jobs import Method
-from isocapsnet.benchmark.preparation import Step
+from isocapsnet.evaluation.jobs import Method
+from isocapsnet.evaluation.preparation import Step
 
 
 def split_names(text: str) -> list[tuple[str, dict[str, Any]]]:

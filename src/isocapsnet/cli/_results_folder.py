@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.artifacts import read_history, read_templates, read_warnings
-from isocapsnet.benchmark.collection import collect
-from isocapsnet.benchmark.files import DamagedError
-from isocapsnet.benchmark.jobs import method_label
-from isocapsnet.benchmark.output import read_context, results_json
-from isocapsnet.benchmark.results import group_of, tabulate
-from isocapsnet.benchmark.statistics import weighted_mean
 from isocapsnet.cli._explanations import add_explanations
 from isocapsnet.cli._study import DataCopies
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
+from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
+from isocapsnet.evaluation.collection import collect
+from isocapsnet.evaluation.files import DamagedError
+from isocapsnet.evaluation.jobs import method_label
+from isocapsnet.evaluation.output import read_context, results_json
+from isocapsnet.evaluation.results import group_of, tabulate
+from isocapsnet.evaluation.statistics import weighted_mean
 from isocapsnet.report.content import Content, Fit, Method, Sweep
 from isocapsnet.report.gallery import as_row
 from isocapsnet.report.prose import class_title, listing

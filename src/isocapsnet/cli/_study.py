@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.failures import printable
-from isocapsnet.benchmark.files import naming, set_aside
-from isocapsnet.benchmark.naming import digest_of
-from isocapsnet.benchmark.records import check_truth
-from isocapsnet.benchmark.study import DataSource, Study
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.labels import is_missing
+from isocapsnet.evaluation.failures import printable
+from isocapsnet.evaluation.files import naming, set_aside
+from isocapsnet.evaluation.naming import digest_of
+from isocapsnet.evaluation.records import check_truth
+from isocapsnet.evaluation.study import DataSource, Study
 
 
 def publish_study(data: BrainGraphs, folder: Path, *, group: str | None, use_series: bool) -> DataSource:

@@ -45,9 +45,9 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
     import numpy as np
 
     from isocapsnet import save_model
-    from isocapsnet.benchmark.estimation import build_estimator
     from isocapsnet.cli._methods import make_method, split_one_name
     from isocapsnet.datasets.nodes import layout_of
+    from isocapsnet.evaluation.estimation import build_estimator
 
     chosen = make_method(*split_one_name(method), device=device, use_unlabeled=use_unlabeled)
     graphs = open_graphs(data, **reading)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.benchmark.artifacts import read_arrays
-from isocapsnet.benchmark.files import DamagedError
+from isocapsnet.evaluation.artifacts import read_arrays
+from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.explain.attribution import is_network
 from isocapsnet.explain.explanation import Explanation, Templates, explain
 

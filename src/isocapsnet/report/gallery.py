@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.benchmark.statistics import auc_variance, mean_variance
+from isocapsnet.evaluation.statistics import auc_variance, mean_variance
 from isocapsnet.report import figures
 from isocapsnet.report.content import Content, Method, Reconstructions
 from isocapsnet.report.evidence import Scene

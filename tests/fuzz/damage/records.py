@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from isocapsnet import InputError
-from isocapsnet.benchmark.naming import digest_of
-from isocapsnet.benchmark.records import seal
+from isocapsnet.evaluation.naming import digest_of
+from isocapsnet.evaluation.records import seal
 from tests.fuzz.damage.trees import as_json, damage_tree
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isocapsnet.benchmark.statistics import roc_auc, wilson_interval
+from isocapsnet.evaluation.statistics import roc_auc, wilson_interval
 from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, class_colours, new_figure, styled
 
 if TYPE_CHECKING:

@@ -1,0 +1,76 @@
+"""The process that runs jobs: one JSON task per line in, one JSON answer per line out.
+
+Started by :mod:`isocapsnet.evaluation.engine.worker`. It ends when its parent
+does: Linux kills it, and everywhere the pipe from the parent closes, which a thread of its own waits for.
+"""
+
+import ctypes
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from isocapsnet.evaluation.failures import describe_failure
+from isocapsnet.evaluation.files import full_disk
+from isocapsnet.evaluation.jobs import Task, run_job
+
+_PR_SET_PDEATHSIG = 1
+
+
+def attempt(
+    content: dict[str, Any],
+    on_start: Callable[[], None] = lambda: None,
+    caught: type[BaseException] | tuple[type[BaseException], ...] = (Exception, SystemExit),
+) -> dict[str, Any]:
+    """``{"record": ...}``, ``{"error": ...}`` or, where the disk is full, ``{"full": file}``.
+
+    ``on_start`` is called when data and method are loaded. ``caught`` are the exceptions of a job that become its
+    error; a process of its own catches all of them.
+    """
+    try:
+        task = Task.from_json(content)
+        task.load()
+        on_start()
+        return {"record": run_job(task)}
+    except caught as error:
+        full = full_disk(error)
+        if full is not None:
+            return {"full": str(full.filename or "a temporary file")}
+        return {"error": describe_failure(error)}
+
+
+def main() -> None:
+    """Answer tasks until the parent is gone."""
+    _die_with_parent()
+    # What a method prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read_tasks, args=(tasks,), daemon=True).start()
+
+    def answer(content: dict[str, Any]) -> None:
+        try:
+            text = json.dumps(content)
+        except (TypeError, ValueError, RecursionError) as error:  # class names that are no JSON, say
+            text = json.dumps({"error": describe_failure(error)})
+        answers.write(text + "\n")
+        answers.flush()
+
+    while True:
+        answer(attempt(json.loads(tasks.get()), lambda: answer({"started": True}), BaseException))
+
+
+def _read_tasks(tasks: "queue.SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        tasks.put(line)
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to kill this process with its parent, even inside a long call that holds the interpreter."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,217 @@
+"""A worker slot: one child process, reused for job after job, replaced when it hangs or dies.
+
+An executor can neither kill a hung job nor survive a dead process; a slot does both, whatever the executor is.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from isocapsnet.evaluation.engine.memory import anonymous_memory
+from isocapsnet.evaluation.engine.threads import ONE_THREAD
+
+_WATCH_SECONDS = 0.05
+_STDERR_TAIL = 2000
+_ANSWERS = {"started": bool, "record": dict, "error": dict, "full": str}
+# A process that has closed its answers ends by itself, if at all, within this time.
+_END_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one job may use: seconds from when data and method are loaded, and bytes; None is no limit."""
+
+    seconds: float | None = None
+    memory: int | None = None
+
+
+class Worker:
+    """Owns one child process. Not shared between threads."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[str] | None = None
+        self._retired = False
+        self._starting = threading.Lock()
+        # The child's stderr: shown with the failure when it dies.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the slot lives
+
+    def run(self, task: dict[str, Any], limits: Limits) -> dict[str, Any]:
+        """Run one task in the child; ``{"record": ...}`` or ``{"error": ...}``."""
+        self._log.truncate(0)
+        child = self._send(json.dumps(task) + "\n")
+        if child is None:
+            return {"error": {"reason": "Stopped: the run ended before the job did", "traceback": ""}}
+        answer = self._read_answer(child)
+        if answer is None or "started" not in answer:
+            return answer or self._bury("while loading the data and the method")
+        watch = _Watch(child, limits)
+        try:
+            answer = self._read_answer(child)
+        finally:
+            watch.end()
+        if answer is None:
+            return self._bury("while running the job", watch.verdict)
+        if watch.verdict is not None:  # the answer came while the child was being killed
+            self.close()
+        return answer
+
+    def retire(self) -> None:
+        """Kill the child and never start another; may be called from any thread."""
+        with self._starting:
+            self._retired = True
+            if self._child is not None:
+                _kill_group(self._child)
+
+    def close(self) -> None:
+        """Kill the child and forget it."""
+        child, self._child = self._child, None
+        if child is not None:
+            _kill_group(child)
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                with suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+
+    def __del__(self) -> None:
+        self.close()
+        self._log.close()
+
+    def _send(self, line: str) -> "subprocess.Popen[str] | None":
+        """Hand a line to the child, to a new one where there is none or it died idle; None when retired."""
+        child = None
+        for _ in range(2):
+            child = self._living_child()
+            if child is None:
+                break
+            assert child.stdin is not None
+            with suppress(OSError):
+                child.stdin.write(line)
+                child.stdin.flush()
+                break
+            self.close()
+        return child
+
+    def _living_child(self) -> "subprocess.Popen[str] | None":
+        if self._child is not None and self._child.poll() is None:
+            return self._child
+        self.close()
+        with self._starting:
+            if self._retired:
+                return None
+            # Own session: Ctrl-C in the terminal reaches the runner alone, and a kill reaches grandchildren.
+            self._child = subprocess.Popen(
+                [sys.executable, "-c", "from isocapsnet.evaluation.engine.child import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        return self._child
+
+    def _read_answer(self, child: "subprocess.Popen[str]") -> dict[str, Any] | None:
+        """The child's next answer; None when it died first, or said what is no answer."""
+        assert child.stdout is not None
+        try:
+            answer = json.loads(child.stdout.readline())
+        except (ValueError, RecursionError):
+            return None
+        [(kind, content)] = answer.items() if isinstance(answer, dict) and len(answer) == 1 else [("", None)]
+        return answer if isinstance(content, _ANSWERS.get(kind, ())) else None
+
+    def _bury(self, when: str, verdict: str | None = None) -> dict[str, Any]:
+        """The error record of a child that is gone."""
+        child = self._child
+        assert child is not None
+        _await_end(child)
+        _kill_group(child)
+        code = child.wait()
+        if verdict is None:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            hint = " (out of memory?)" if how.endswith("SIGKILL") else ""
+            verdict = f"ProcessDied: the process {how} {when}{hint}"
+        # Emptied before the job while the child kept its place, so the file may begin with zeros.
+        self._log.seek(0)
+        tail = self._log.read().lstrip(b"\0").decode(errors="replace")[-_STDERR_TAIL:]
+        self.close()
+        return {"error": {"reason": verdict, "traceback": tail}}
+
+
+class _Watch:
+    """Kills a child that breaks a limit, from a thread of its own, and says why in ``verdict``."""
+
+    def __init__(self, child: "subprocess.Popen[str]", limits: Limits) -> None:
+        self.verdict: str | None = None
+        self._child, self._limits, self._over = child, limits, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        if limits.seconds is not None or limits.memory is not None:
+            self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _look(self) -> None:
+        started, limits = time.monotonic(), self._limits
+        while not self._over.wait(_WATCH_SECONDS):
+            used = anonymous_memory(self._child.pid) if limits.memory is not None else None
+            if limits.seconds is not None and time.monotonic() - started > limits.seconds:
+                self.verdict = f"Timeout: over {limits.seconds:g} s"
+            elif used is not None and limits.memory is not None and used > limits.memory:
+                self.verdict = f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB"
+            if self.verdict is not None:
+                _kill_group(self._child)
+                return
+
+
+# Each thread that runs jobs is a slot. Linux's parent-death signal fires when the *thread* that started a child
+# ends, so a child must not outlive or leave its thread.
+_SLOT = threading.local()
+
+
+def own_worker() -> Worker:
+    """This thread's worker."""
+    if not hasattr(_SLOT, "worker"):
+        _SLOT.worker = Worker()
+    worker: Worker = _SLOT.worker
+    return worker
+
+
+def run_in_child(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """Run a task in this thread's own child process."""
+    return own_worker().run(task, limits)
+
+
+def _await_end(child: "subprocess.Popen[str]") -> None:
+    """Let a child that is ending do so, for its own exit code; it stays a zombie, so its group can still be killed."""
+    if not hasattr(os, "waitid"):
+        return
+    deadline = time.monotonic() + _END_SECONDS
+    with suppress(ChildProcessError):
+        while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_WATCH_SECONDS / 10)
+
+
+def _kill_group(child: "subprocess.Popen[str]") -> None:
+    """Kill a child and its own children, unless it was waited for: its number may be another's by then."""
+    if child.returncode is not None:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()

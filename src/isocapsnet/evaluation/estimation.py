@@ -1,0 +1,95 @@
+"""Build an estimator, tune it inside a training fold, read its probabilities."""
+
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+
+from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.statistics import roc_auc
+
+Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
+
+
+def build_estimator(factory: str, parameters: Mapping[str, Any], seed: int) -> Any:
+    """The estimator with these parameters and, where it takes a ``random_state`` that is not given, this seed."""
+    model = pkgutil.resolve_name(factory)
+    estimator = model(**{name: as_tuples(value) for name, value in parameters.items()})
+    if "random_state" in estimator.get_params() and "random_state" not in parameters:
+        estimator.set_params(random_state=seed)
+    return estimator
+
+
+def predict_probabilities(estimator: Any, X: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Probabilities ``(n_graphs, n_classes)`` in the order of ``classes``; 0 for a class that did not train."""
+    answer = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    expected = (len(X), len(estimator.classes_))
+    if answer.shape != expected:
+        raise ValueError(f"predict_proba returned shape {answer.shape} instead of {expected}.")
+    wrong = ~np.isfinite(answer).all(axis=1)
+    if wrong.any():
+        raise ValueError(f"predict_proba returned NaN or infinite values for {wrong.sum()} of {len(X)} graphs.")
+    if (answer < 0).any() or not np.allclose(answer.sum(axis=1), 1, atol=1e-4):
+        raise ValueError("predict_proba returned rows that are not probabilities (negative, or not summing to 1).")
+    probabilities = np.zeros((len(X), len(classes)))
+    probabilities[:, np.searchsorted(classes, estimator.classes_)] = answer
+    return probabilities
+
+
+def list_candidates(
+    space: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], limit: int, seed: int
+) -> list[dict[str, Any]]:
+    """The defaults (an empty setting) first, then other settings: the whole grid or a sample; ``limit`` at most."""
+    grid = ParameterGrid(dict(space))
+    drawn = grid if len(grid) < limit else ParameterSampler(dict(space), limit - 1, random_state=seed)
+    return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
+
+
+def inner_settings(known: Mapping[str, Any]) -> dict[str, Any]:
+    """What an estimator with these parameters is set to while it is tuned: ranks do not gain from calibration."""
+    return {"calibrate": False} if "calibrate" in known else {}
+
+
+def tune(
+    candidates: Sequence[Mapping[str, Any]],
+    folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    fit: Fit,
+    preparation: Preparation,
+    train: NDArray[np.int64],
+    labels: NDArray[Any],
+    inner: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The candidate with the highest mean ROC AUC over the inner folds of ``train``; the first of equals.
+
+    ``fit(settings, graphs, labels)`` returns a fitted estimator; ``inner`` is set for the fits of this search alone. A
+    candidate that these data do not allow (a kernel larger than the graph, say) drops out; when all do, the first one's
+    reason is raised. Inner folds that hold one class are passed over; without any other the first candidate is taken.
+    """
+    folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
+    if not folds:
+        return dict(candidates[0])
+    scores = np.full((len(candidates), len(folds)), np.nan)
+    reasons: list[ValueError] = []
+    classes = np.unique(labels)
+    for column, (inside, outside) in enumerate(folds):
+        graphs = preparation.fit(train[inside], labels[inside])
+        held_out = preparation.transform(train[outside])
+        truth = np.searchsorted(classes, labels[outside])
+        for row, settings in enumerate(candidates):
+            try:
+                estimator = fit({**settings, **(inner or {})}, graphs, labels[inside])
+                scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
+            except ValueError as reason:
+                reasons.append(reason)
+    means = scores.mean(axis=1)
+    if np.isnan(means).all():
+        raise reasons[0]
+    return dict(candidates[int(np.nanargmax(means))])
+
+
+def as_tuples(value: Any) -> Any:
+    """Sequences as tuples: JSON has only lists, and estimators declare tuples."""
+    return tuple(as_tuples(item) for item in value) if isinstance(value, list | tuple) else value

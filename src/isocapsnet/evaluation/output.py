@@ -1,0 +1,139 @@
+"""The results folder's ``results.csv`` and ``results.json``: written, and read again with care."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from isocapsnet._safe_text import spreadsheet_safe
+from isocapsnet.evaluation.files import DamagedError, read_json, write_whole
+from isocapsnet.evaluation.results import MethodResult, Table
+from isocapsnet.evaluation.statistics import METRICS, wilson_interval
+
+
+def results_frame(table: Table) -> pd.DataFrame:
+    """One row per method: method, jobs, failed, each metric with ``_low`` and ``_high``, seconds, verdict."""
+    rows = []
+    for row in table.rows:
+        cells: dict[str, Any] = {"method": row.method, "jobs": row.jobs, "failed": row.failed}
+        for name in METRICS:
+            cells |= zip((name, f"{name}_low", f"{name}_high"), row.metrics[name], strict=True)
+        rows.append(cells | {"seconds": row.seconds, "verdict": row.verdict})
+    return pd.DataFrame(rows)
+
+
+def results_json(table: Table, context: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with scores per fold, keys of records and comparisons, beside ``context``; numbers that are not finite
+    become null."""
+    content = {
+        **context,
+        "test_over_train": table.test_over_train,
+        "sites": None if table.sites is None else table.sites.to_json(),
+        "methods": [_method_json(row) for row in table.rows],
+        "comparisons": [
+            asdict(comparison) | {"difference": comparison.difference._asdict()} for comparison in table.comparisons
+        ],
+    }
+    plain: dict[str, Any] = _finite(content)
+    return plain
+
+
+def write_results(folder: Path, table: Table, context: Mapping[str, Any]) -> None:
+    """Write ``results.csv`` and ``results.json``; ``context`` says where the numbers come from."""
+    write_whole(folder / "results.csv", spreadsheet_safe(results_frame(table)).to_csv(index=False).encode())
+    write_whole(folder / "results.json", json.dumps(results_json(table, context), indent=1).encode())
+
+
+def read_context(folder: Path) -> tuple[dict[str, Any], str | None]:
+    """What ``results.json`` says beside the numbers, and what is wrong with it: None where nothing is.
+
+    Parts that are not as :func:`write_results` wrote them are left out.
+    """
+    try:
+        content = read_json(folder / "results.json")
+    except FileNotFoundError:
+        return {}, "is missing, as it is before a run has ended"
+    except DamagedError as error:
+        return {}, f"is damaged: it {error}"
+    if not isinstance(content, dict) or not _is_passport(content.get("passport")):
+        return {}, "is damaged: it says nothing about the data"
+    wrong = [name for name, is_valid in _CONTEXT.items() if name in content and not is_valid(content[name])]
+    context = {name: content[name] for name in _CONTEXT if name in content and name not in wrong}
+    return context, f"is damaged: {wrong[0]} cannot be used" if wrong else None
+
+
+def _has(content: Any, **kinds: Any) -> bool:
+    """Whether these entries of a mapping have their type, as far as they are there, and numbers a possible size."""
+    if not isinstance(content, dict):
+        return False
+    given = [(content[name], kind) for name, kind in kinds.items() if content.get(name) is not None]
+    return all(
+        isinstance(value, kind)
+        and not isinstance(value, bool)
+        and (isinstance(value, str | dict) or 0 <= value < _LARGEST)
+        for value, kind in given
+    )
+
+
+def _is_passport(content: Any) -> bool:
+    counts = content.get("classes") if isinstance(content, dict) else None
+    return (
+        _has(content, name=str, digest=str, n_graphs=int, n_nodes=int, n_folds=int, classes=dict)
+        and {"name", "digest"} <= content.keys()
+        and _has(counts or {}, **dict.fromkeys(counts or {}, int))
+    )
+
+
+_LARGEST = 10_000_000
+_COUNTS = dict.fromkeys(("n_folds", "repeats", "inner_folds", "n_candidates", "permutations"), int)
+_POWER = dict.fromkeys(("n_scores", "above_chance", "between_methods"), int | float)
+#: What is used of ``results.json``, and how it is recognised.
+_CONTEXT: dict[str, Callable[[Any], bool]] = {
+    "passport": _is_passport,
+    "command": lambda value: isinstance(value, str),
+    "versions": lambda value: isinstance(value, dict) and _has(value, **dict.fromkeys(value, str)),
+    "protocol": lambda value: _has(value, name=str, **_COUNTS),
+    "preparation": lambda value: (
+        isinstance(value, list) and all(_has(step, name=str) and "name" in step for step in value)
+    ),
+    "detectable": lambda value: _has(value, **_POWER),
+    "data": lambda value: _has(value, digest=str, file=str),
+}
+
+
+def _method_json(row: MethodResult) -> dict[str, Any]:
+    return {
+        "method": row.method,
+        "jobs": row.jobs,
+        "failed": row.failed,
+        "failures": row.failures,
+        "metrics": {name: interval._asdict() for name, interval in row.metrics.items()},
+        "folds": [_fold_json(row, place) for place in row.scores],
+        "seconds": row.seconds,
+        "use_unlabeled": row.use_unlabeled,
+        "p_chance": row.p_chance,
+        "verdict": row.verdict,
+        "is_best": row.is_best,
+        "audit": None if row.audit is None else asdict(row.audit) | {"difference": row.audit.difference._asdict()},
+    }
+
+
+def _fold_json(row: MethodResult, place: tuple[int, int]) -> dict[str, Any]:
+    """The scores of one test fold, its accuracy with a Wilson interval."""
+    scores, n_test = row.scores[place], row.n_test[place]
+    _, low, high = wilson_interval(round(scores["accuracy"] * n_test), n_test)
+    where = {"repeat": place[0], "fold": place[1], "key": row.keys[place], "n_test": n_test}
+    where["weight"] = row.weights[place]
+    return {**where, **scores, "accuracy_low": low, "accuracy_high": high}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

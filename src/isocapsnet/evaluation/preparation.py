@@ -1,0 +1,81 @@
+"""The steps between data and estimator (connectivity, harmonisation, transforms), fitted inside each fold."""
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet.evaluation.study import Study
+
+
+@dataclass(frozen=True)
+class Step:
+    """A scikit-learn transformer by its import path.
+
+    ``columns`` are the covariates it is given. All but the path is part of a job's key.
+    """
+
+    name: str
+    factory: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        return {"name": self.name, "parameters": self.parameters, "columns": self.columns}
+
+
+class Preparation:
+    """Transformers in a row, fitted on training subjects only.
+
+    ``node_order`` puts the nodes of every graph in another order before the first step. A step whose ``fit`` or
+    ``transform`` takes ``sites`` or ``covariates`` is given those of the same subjects (of covariates, its columns).
+    """
+
+    def __init__(self, steps: Sequence[Step], study: Study, node_order: NDArray[np.int64] | None = None) -> None:
+        self._steps, self._study, self._node_order = steps, study, node_order
+        self._fitted: list[tuple[Step, Any]] = []
+
+    def fit(self, train: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[Any]:
+        """Fit every step on the subjects ``train`` and return their prepared graphs (n_train, n_nodes, n_nodes)."""
+        self._fitted = []
+        graphs = self._data(train)
+        for step in self._steps:
+            transformer = pkgutil.resolve_name(step.factory)(**step.parameters)
+            transformer.fit(graphs, labels, **self._metadata(transformer.fit, step, train))
+            graphs = transformer.transform(graphs, **self._metadata(transformer.transform, step, train))
+            self._fitted.append((step, transformer))
+        return graphs
+
+    def transform(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """Prepared graphs of any subjects (n_indices, n_nodes, n_nodes), with the steps as fitted."""
+        graphs = self._data(indices)
+        for step, transformer in self._fitted:
+            graphs = transformer.transform(graphs, **self._metadata(transformer.transform, step, indices))
+        return graphs
+
+    def _metadata(self, function: Callable[..., Any], step: Step, indices: NDArray[np.int64]) -> dict[str, Any]:
+        """The sites and covariates of these subjects that ``function`` has parameters for."""
+        names, study = inspect.signature(function).parameters, self._study
+        found: dict[str, Any] = {}
+        if "sites" in names and study.sites is not None:
+            found["sites"] = study.sites[indices]
+        if "covariates" in names and step.columns:
+            found["covariates"] = study.covariates[list(step.columns)].iloc[indices]
+        return found
+
+    def _data(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """What the study holds of these subjects, its nodes in ``node_order``."""
+        data, order = self._study.X[indices], self._node_order
+        if order is None:
+            return data
+        if not self._study.is_time_series:
+            return data[:, order][:, :, order]
+        if data.dtype != object:
+            return data[:, :, order]
+        for place, series in enumerate(data):
+            data[place] = series[:, order]
+        return data

@@ -1,0 +1,201 @@
+"""What a record and an error file must hold. Whatever does not hold it is not used.
+
+Every record carries the sha256 of its content, so that a changed digit is noticed. Its schema, shapes and ranges are
+checked all the same: another program may have written it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from isocapsnet._validation import InputError
+from isocapsnet.evaluation.failures import cut
+from isocapsnet.evaluation.files import DamagedError
+from isocapsnet.evaluation.jobs import Job
+from isocapsnet.evaluation.naming import canonical_json, digest_of
+from isocapsnet.evaluation.protocol import Protocol
+
+Record = dict[str, Any]
+
+_SEAL = "sha256"
+_DEEPEST = 20
+_LARGEST_NUMBER = 1 << 53
+_LONGEST_TEXT = 100_000
+_LONGEST_SECONDS = 1e9
+_ROUNDING = 1e-3
+
+_JOB = {
+    "dataset": str, "method": str, "version": int, "parameters": dict, "protocol": dict, "space": dict,
+    "preparation": list, "use_unlabeled": bool, "repeat": int, "fold": int, "permutation": int,
+    "audit": int | None,
+}  # fmt: skip
+_RECORD = {
+    "key": str, "job": dict, "split": str, "classes": list, "n_train": int, "test": list, "labels": list,
+    "probabilities": list, "settings": dict, "seconds": dict, "peak_memory": int, "versions": dict,
+}  # fmt: skip
+_ERROR = {"key": str, "job": dict, "reason": str, "traceback": str}
+_STEP = {"name": str, "parameters": dict, "columns": list}
+_SITES = {"tested": list, "too_small": list, "n_subjects": int}
+
+
+def seal(content: Mapping[str, Any]) -> Record:
+    """A record or an error with the digest of its content."""
+    return {**content, _SEAL: digest_of(content)}
+
+
+def check_record(content: Any) -> Record:
+    """A sealed record without its seal, or DamagedError."""
+    has_sites = isinstance(content, dict) and "sites" in content
+    record, job = _open(content, _RECORD | ({"sites": dict} if has_sites else {}))
+    _require(has_sites == (job.protocol["name"] == "leave-site-out"), "lacks its sites, or has some without reason")
+    n_classes, n_test = len(record["classes"]), len(record["test"])
+    _require(n_classes > 1, f"names {n_classes} classes")
+    named = all(isinstance(name, str | int | float) for name in record["classes"])
+    _require(named and _differ(record["classes"]), "has classes without names of their own")
+    _require(record["n_train"] > 0, "was trained on nothing")
+    _require(n_test > 0 and _are(record["test"], int) and min(record["test"]) >= 0, "has no test indices")
+    _require(_differ(record["test"]), "names a test graph twice")
+    _require(len(record["labels"]) == n_test, f"has {len(record['labels'])} labels of {n_test} test graphs")
+    _require(_are(record["labels"], int), "has labels that are no codes")
+    _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels of no class")
+    _check_probabilities(record["probabilities"], n_test, n_classes)
+    _check_settings(record["settings"], job)
+    _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
+    times = list(record["seconds"].values())
+    _require(_are(times, int | float) and 0 <= min(times) <= max(times) < _LONGEST_SECONDS, "has impossible times")
+    _require(_are(record["versions"].values(), str), "lacks versions")
+    if has_sites:
+        sites = _typed(record["sites"], _SITES, "names sites that")
+        _require(_are([*sites["tested"], *sites["too_small"]], str) and len(sites["tested"]) > 0, "names no sites")
+        _require(0 < sites["n_subjects"] <= n_test, f"counts {sites['n_subjects']} subjects of {n_test} test graphs")
+    return record
+
+
+def check_error(content: Any) -> Record:
+    """A sealed error without its seal, or DamagedError."""
+    error, _ = _open(content, _ERROR)
+    _require(error["reason"].strip() != "", "gives no reason")
+    return error
+
+
+def check_fold(record: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse a record whose fold is not that of the plan: see :func:`isocapsnet.evaluation.jobs.describe_fold`."""
+    for name, value in expected.items():
+        _require(record[name] == value, f"differs from the plan in its {name}")
+
+
+def check_truth(record: Mapping[str, Any], labels: Sequence[int], classes: Sequence[Any]) -> None:
+    """Refuse a record whose labels are not those of the data: ``labels`` has a code per graph, -1 for none."""
+    _require(record["classes"] == list(classes), "names other classes than the data")
+    _require(max(record["test"]) < len(labels), f"tests a graph that is not among the {len(labels)} of the data")
+    _require([labels[index] for index in record["test"]] == record["labels"], "has other labels than the data")
+    n_labelled = sum(label >= 0 for label in labels)
+    _require(record["n_train"] + len(record["test"]) <= n_labelled, f"has more graphs than the {n_labelled} labelled")
+
+
+def find_disagreement(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Key to reason of records that disagree with most others about the classes or about who was tested in a fold.
+
+    All methods see the same folds. Where no majority says what a fold was, none of its records can be used.
+    """
+    items = list(records)
+    views = {
+        "other records about the classes": lambda r: ("", r["classes"]),
+        "other methods about who was tested in its fold": lambda r: (
+            [r["job"]["repeat"], r["job"]["fold"]],
+            [r["test"], r["labels"], r["n_train"], r.get("sites")],
+        ),
+    }
+    reasons: dict[str, str] = {}
+    for what, view in views.items():
+        groups: dict[str, dict[str, str]] = {}
+        for record in items:
+            where, seen = view(record)
+            groups.setdefault(canonical_json(where), {})[record["key"]] = digest_of(seen)
+        for seen_by in groups.values():
+            [(most, votes)] = Counter(seen_by.values()).most_common(1)
+            agreed = most if 2 * votes > len(seen_by) else None
+            reasons |= {key: f"disagrees with {what}" for key, seen in seen_by.items() if seen != agreed}
+    return reasons
+
+
+def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
+    """A record or error that is typed, sealed and of its job, without the seal; and that job."""
+    try:
+        _require(_is_shallow(content, _DEEPEST), "is nested too deeply")
+        _require(isinstance(content, dict), "is no record")
+        inner = {name: value for name, value in content.items() if name != _SEAL}
+        _require(_SEAL in content, "has no checksum: it was edited, or written by another version")
+        _typed(inner, schema, "")
+        job = _read_job(inner["job"])
+        _require(job.key == inner["key"], "has a key that is not that of its job")
+        _require(digest_of(inner) == content[_SEAL], "was changed after it was written: its checksum is another")
+    except InputError as error:  # the content has no canonical form
+        raise DamagedError("holds numbers that are not finite") from error
+    return inner, job
+
+
+def _read_job(content: Record) -> Job:
+    _typed(content, _JOB, "has a job that")
+    try:
+        known = asdict(Protocol(**content["protocol"])) == content["protocol"]
+    except (TypeError, ValueError):
+        known = False
+    _require(known, "has a protocol that this version does not know")
+    for step in content["preparation"]:
+        _require(isinstance(step, dict) and _are(_typed(step, _STEP, "has a step that")["columns"], str), "has no step")
+    _require(_are(content["space"].values(), list), "has a search space without values")
+    return Job(**content)
+
+
+def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
+    """``content`` when it has the fields of the schema with their types, numbers and texts of a possible size."""
+    missing = [name for name in schema if name not in content]
+    unknown = [name for name in content if name not in schema]
+    _require(not missing, f"{prefix} lacks {missing[0] if missing else ''}".strip())
+    _require(not unknown, f"{prefix} has the unknown field {cut(repr(unknown[:1]), 60)}".strip())
+    for name, kind in schema.items():
+        value = content[name]
+        fits = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+        if isinstance(value, int):
+            fits = fits and 0 <= value < _LARGEST_NUMBER
+        if isinstance(value, str):
+            fits = fits and len(value) <= _LONGEST_TEXT
+        _require(fits, f"{prefix} has {name} = {cut(repr(value), 60)}".strip())
+    return content
+
+
+def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> None:
+    _require(len(rows) == n_test, f"has {len(rows)} rows of probabilities for {n_test} test graphs")
+    for row in rows:
+        _require(isinstance(row, list) and len(row) == n_classes, f"has a row that is not of {n_classes} probabilities")
+        _require(_are(row, int | float) and min(row) >= 0, "has probabilities that are none")
+        _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
+
+
+def _check_settings(settings: Record, job: Job) -> None:
+    for name, value in settings.items():
+        _require(
+            name in job.space and value in job.space[name], f"chose a setting {cut(name, 40)} that was not offered"
+        )
+
+
+def _are(values: Iterable[Any], kind: Any) -> bool:
+    return all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    return len(set(values)) == len(values)
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    items = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_shallow(item, levels - 1) for item in items)
+
+
+def _require(holds: bool, reason: str) -> None:
+    if not holds:
+        raise DamagedError(reason)

@@ -1,0 +1,265 @@
+"""One file per finished job, written at once; "finished" means on disk.
+
+::
+
+    records/<two hex digits>/<key>   a record, or a hundred of one fold's permutation jobs
+    errors/<two hex digits>/<key>    why a job failed; gone when it succeeds
+    artifacts/<key>/                 what the report needs beside a record
+    rejected/                        what could not be used, under its own name
+    partial/                         what is being written
+
+Merging the results of two machines is copying their files together. Whatever is read is checked (see
+:mod:`isocapsnet.evaluation.records`); what fails is passed over and noted in :attr:`Store.rejected`.
+"""
+
+import json
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from isocapsnet.evaluation.artifacts import check_artifacts
+from isocapsnet.evaluation.failures import printable
+from isocapsnet.evaluation.files import DamagedError, read_json, set_aside, write_whole
+from isocapsnet.evaluation.jobs import Job
+from isocapsnet.evaluation.naming import canonical_json, digest_of
+from isocapsnet.evaluation.records import Record, check_error, check_fold, check_record, seal
+
+#: Permutation jobs of one method and fold that share a file, so that a run has hundreds of files, not 10^5.
+BATCH_SIZE = 100
+_LEFTOVER_SECONDS = 3600
+_LISTED = 5
+
+Check = Callable[[Record], None]
+
+
+class Store:
+    """The results folder of a benchmark.
+
+    Attributes
+    ----------
+    rejected : dict
+        Path to what could not be used of it so far: key to reason, an empty key for the whole file.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.rejected: dict[Path, dict[str, str]] = {}
+        self._single: dict[str, dict[str, Job]] = {}
+        self._whole: set[str] = set()
+        self._read_batch = lru_cache(maxsize=8)(self._read_batch_file)
+
+    def load(self, job: Job, expected: Mapping[str, Any] | None = None) -> Record | None:
+        """The record of a finished job; None when there is none that can be used.
+
+        ``expected`` is what the plan says of its fold (:func:`isocapsnet.evaluation.jobs.describe_fold`).
+        """
+        check = (lambda record: check_fold(record, expected)) if expected is not None else None
+        record = self._read(self._path("records", job.key), check_record, check)
+        if record is not None and job.permutation:
+            self._single.setdefault(batch_key(job), {})[job.key] = job
+        if record is not None or not job.permutation:
+            return record
+        batch = self._path("records", batch_key(job))
+        # A batch that is not there must not be remembered as empty: another run may be about to write it.
+        record = self._read_batch(batch).get(job.key) if batch.exists() else None
+        return record if record is None or self._passes(check, record, batch) else None
+
+    def save(self, job: Job, record: Mapping[str, Any]) -> None:
+        """Put a record on disk; the hundredth of a batch of permutations moves all of them into one file.
+
+        DamagedError for a record that :meth:`load` would not accept.
+        """
+        content = canonical_json(seal(record))
+        if check_record(json.loads(content))["key"] != job.key:
+            raise DamagedError("is the record of another job")
+        self._write(self._path("records", job.key), content)
+        self._path("errors", job.key).unlink(missing_ok=True)
+        if job.permutation:
+            batch = self._single.setdefault(batch_key(job), {})
+            batch[job.key] = job
+            if len(batch) == BATCH_SIZE:
+                self._merge(batch_key(job), batch)
+
+    def save_error(self, job: Job, error: Mapping[str, Any]) -> None:
+        """Put a failure on disk, with its job."""
+        content = {"key": job.key, "job": job.to_json(), "reason": error["reason"], "traceback": error["traceback"]}
+        self._write(self._path("errors", job.key), canonical_json(seal(content)))
+
+    def load_error(self, job: Job) -> Record | None:
+        """Why a job failed when it was last tried; None when it did not."""
+        return self._read(self._path("errors", job.key), check_error)
+
+    def artifacts(self, job: Job) -> Path:
+        """Where a job's artifacts are, or will be."""
+        return self.folder / "artifacts" / job.key
+
+    def has_whole_artifacts(self, job: Job) -> bool:
+        """Whether what stands beside a record can be read; checked once."""
+        if job.key not in self._whole:
+            try:
+                check_artifacts(self.artifacts(job))
+            except DamagedError as error:
+                self._reject(self.artifacts(job), str(error))
+                return False
+            self._whole.add(job.key)
+        return True
+
+    def records(self, check: Check | None = None) -> Iterator[Record]:
+        """Every record in the folder that passes ``check``, in the order of their files."""
+        seen: set[str] = set()
+        for path in sorted(self.folder.glob("records/??/*")):
+            for record in self._read_file(path):
+                # A crash can leave a record both alone and in its batch.
+                if record["key"] not in seen and self._passes(check, record, path):
+                    seen.add(record["key"])
+                    yield record
+
+    def errors(self) -> Iterator[Record]:
+        """Every failure in the folder."""
+        paths = sorted(self.folder.glob("errors/??/*"))
+        return (error for path in paths if (error := self._read(path, check_error)) is not None)
+
+    def describe_rejected(self) -> list[str]:
+        """A sentence for each of the first files that could not be used, and one for the others."""
+        first = list(self.rejected.items())[:_LISTED]
+        sentences = [printable(f"{path} {_first(reasons)}.") for path, reasons in first]
+        more = len(self.rejected) - len(sentences)
+        return [*sentences, f"{more} more files of {self.folder} cannot be used."] if more else sentences
+
+    def set_aside_rejected(self) -> None:
+        """Move what could not be used to ``rejected/``, with a warning for each of the first files.
+
+        Of a batch, the records that can be used stay.
+        """
+        sentences = self.describe_rejected()
+        for path, reasons in self.rejected.items():
+            kept = [] if "" in reasons else [r for key, r in self._read_batch(path).items() if key not in reasons]
+            folder = self.folder / "rejected" / path.relative_to(self.folder).parts[0]
+            if set_aside(path, folder, as_copy=bool(kept)) is not None and kept:
+                self._write_batch(path, kept)
+        self.rejected.clear()
+        self._read_batch.cache_clear()
+        for sentence in sentences:
+            warnings.warn(f"{sentence} Kept in {self.folder / 'rejected'}; computed again.", stacklevel=2)
+
+    def remove_leftovers(self) -> None:
+        """Remove what a killed run was writing when it ended; anything younger may belong to a run that lives."""
+        for path in self.folder.glob("partial/*"):
+            with suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS:
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.folder / kind / key[:2] / key
+
+    def _read(self, path: Path, validate: Callable[[Any], Record], check: Check | None = None) -> Record | None:
+        """The record or error in a file of its own; None where there is none that can be used."""
+        try:
+            return self._accept(path, validate(read_json(path)), check)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            self._reject(path, str(error))
+            return None
+
+    def _accept(self, path: Path, content: Record, check: Check | None) -> Record | None:
+        if content["key"] != path.name:
+            raise DamagedError("holds what belongs into another file")
+        return content if self._passes(check, content, path) else None
+
+    def _read_file(self, path: Path) -> Iterable[Record]:
+        """The records of a file, be it a batch or not."""
+        try:
+            content = read_json(path)
+            if isinstance(content, dict) and "batch" in content:
+                return self._open_batch(path, content).values()
+            record = self._accept(path, check_record(content), None)
+            return () if record is None else (record,)
+        except (DamagedError, FileNotFoundError) as error:
+            self._reject(path, str(error) if isinstance(error, DamagedError) else "is gone")
+            return ()
+
+    def _read_batch_file(self, path: Path) -> dict[str, Record]:
+        """The records of a batch that can be used, by their key."""
+        try:
+            return self._open_batch(path, read_json(path))
+        except FileNotFoundError:
+            return {}
+        except DamagedError as error:
+            self._reject(path, str(error))
+            return {}
+
+    def _open_batch(self, path: Path, content: Any) -> dict[str, Record]:
+        if (
+            not isinstance(content, dict)
+            or not isinstance(content.get("batch"), list)
+            or content.keys() > {"key", "batch"}
+        ):
+            raise DamagedError("is no batch of records")
+        found: dict[str, Record] = {}
+        for place, item in enumerate(content["batch"]):
+            try:
+                record = check_record(item)
+                if not record["job"]["permutation"] or batch_key(Job(**record["job"])) != path.name:
+                    raise DamagedError("belongs into another file")
+                found[record["key"]] = record
+            except DamagedError as error:
+                self._reject(path, str(error), f"record {place + 1}")
+        if not found:
+            raise DamagedError("is a batch without any record that can be used")
+        return found
+
+    def _passes(self, check: Check | None, record: Record, path: Path) -> bool:
+        try:
+            if check is not None:
+                check(record)
+        except DamagedError as error:
+            self._reject(path, str(error), "" if path.name == record["key"] else record["key"])
+            return False
+        return True
+
+    def _reject(self, path: Path, reason: str, key: str = "") -> None:
+        """Note what cannot be used: a whole file, or what ``key`` names in it."""
+        self.rejected.setdefault(path, {})[key] = reason
+
+    def _merge(self, key: str, batch: dict[str, Job]) -> None:
+        records = [self.load(job) for job in sorted(batch.values(), key=lambda job: job.permutation)]
+        whole = [record for record in records if record is not None]
+        if len(whole) < len(records):
+            return
+        self._write_batch(self._path("records", key), whole)
+        self._remove(batch)
+        del self._single[key]
+        self._read_batch.cache_clear()
+
+    def _remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._path("records", key).unlink(missing_ok=True)
+
+    def _write_batch(self, path: Path, records: Iterable[Record]) -> None:
+        self._write(path, canonical_json({"key": path.name, "batch": [seal(record) for record in records]}))
+
+    def _write(self, path: Path, text: str) -> None:
+        write_whole(path, text.encode(), self.folder / "partial")
+
+
+def batch_key(job: Job) -> str:
+    """The key of the file that a permutation job shares with the others of its hundred."""
+    number = (job.permutation - 1) // BATCH_SIZE
+    first = replace(job, permutation=number * BATCH_SIZE + 1)
+    return digest_of({**first.to_json(), "permutation": [first.permutation, first.permutation + BATCH_SIZE - 1]})
+
+
+def _first(reasons: Mapping[str, str]) -> str:
+    """What is wrong with a file, or with the first of its records."""
+    if "" in reasons:
+        return reasons[""]
+    what = "one record" if len(reasons) == 1 else f"{len(reasons)} records, the first of which"
+    return f"holds {what} that cannot be used: it {next(iter(reasons.values()))}"

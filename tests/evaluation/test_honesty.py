@@ -1,0 +1,61 @@
+"""Calibration of honesty: how often "above chance" is said where there is nothing, and where there is something."""
+
+from pathlib import Path
+
+import pytest
+
+from isocapsnet.datasets.synthetic import make_planted_graphs
+from isocapsnet.evaluation import DataSource, Method, Plan, Store, Study, local_executor, run, tabulate
+from isocapsnet.evaluation.engine.runner import split_finished
+
+LINEAR = Method("linear", "isocapsnet.models.yardsticks:LinearClassifier")
+ISOCAPSNET = Method("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters={"max_epochs": 20})
+
+
+def load_planted(effect: str, n_graphs: int, signal: float, seed: int) -> Study:
+    """One dataset of 30 nodes; workers call this by its import path."""
+    planted = make_planted_graphs(n_graphs, 30, effect=effect, signal_to_noise=signal, random_state=seed)
+    return Study(X=planted.graphs, labels=planted.labels, digest=f"{effect}-{n_graphs}-{signal}-{seed}")
+
+
+def _above_chance(
+    method: Method, folder: Path, n_datasets: int, *, effect: str = "null", n_graphs: int = 60, signal: float = 5.0
+) -> float:
+    """Share of datasets on which the method is said to be above chance, under the default protocol."""
+    plans = []
+    # Seeds 0 to 199 were used to find out that the plain corrected t-test is not honest enough.
+    for seed in range(1000, 1000 + n_datasets):
+        arguments = {"effect": effect, "n_graphs": n_graphs, "signal": signal, "seed": seed}
+        digest = f"{effect}-{n_graphs}-{signal}-{seed}"
+        plans.append(Plan(DataSource("test_honesty:load_planted", digest, arguments), (method,)))
+    store = Store(folder)
+    with local_executor(2) as executor:
+        run([task for plan in plans for task in plan.tasks(folder)], store, executor)
+    verdicts = []
+    for plan in plans:
+        remaining, records = split_finished(plan.tasks(folder), store)
+        assert not remaining
+        verdicts.append(tabulate(records).rows[0].verdict == "above chance")
+    share = sum(verdicts) / n_datasets
+    print(f"{method.label}, {effect}, n = {n_graphs}, signal {signal}: above chance in {sum(verdicts)} of {n_datasets}")
+    return share
+
+
+@pytest.mark.slow
+def test_on_200_null_datasets_linear_is_called_above_chance_in_at_most_8_percent(tmp_path: Path) -> None:
+    assert _above_chance(LINEAR, tmp_path, 200) <= 0.08
+
+
+@pytest.mark.slow
+def test_on_60_null_datasets_isocapsnet_is_called_above_chance_in_at_most_8_percent(tmp_path: Path) -> None:
+    assert _above_chance(ISOCAPSNET, tmp_path, 60) <= 0.08
+
+
+@pytest.mark.slow
+def test_power_rises_with_the_number_of_graphs(tmp_path: Path) -> None:
+    powers = [
+        _above_chance(LINEAR, tmp_path, 30, effect="existence", n_graphs=n_graphs, signal=2.0)
+        for n_graphs in (30, 60, 120)
+    ]
+    assert powers[0] < powers[1] <= powers[2]
+    assert powers[2] > 0.8

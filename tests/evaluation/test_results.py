@@ -1,0 +1,247 @@
+"""Verdicts: what the table says, and what it refuses to say."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocapsnet.evaluation import tabulate
+from isocapsnet.evaluation.results import group_records
+
+
+def _record(method: str, repeat: int, fold: int, area: float, **job: Any) -> dict[str, Any]:
+    """A record of 20 + 20 test graphs whose ROC AUC is ``area`` (a multiple of 1/400)."""
+    wins = round(area * 400)
+    positives = np.full(20, float(wins // 20))
+    positives[: wins % 20] += 1
+    score = np.concatenate([np.arange(20) + 0.5, positives]) / 21
+    described = {
+        "dataset": "d",
+        "method": method,
+        "version": 1,
+        "parameters": {},
+        "space": {},
+        "protocol": {"name": "nested", "n_folds": 3},
+        "preparation": [],
+        "use_unlabeled": False,
+        "repeat": repeat,
+        "fold": fold,
+        "permutation": 0,
+        "audit": None,
+    }
+    return {
+        "key": f"{method} {repeat} {fold} {job}",
+        "job": described | job,
+        "classes": ["a", "b"],
+        "n_train": 80,
+        "test": list(range(40)),
+        "labels": [0] * 20 + [1] * 20,
+        "probabilities": np.c_[1 - score, score].tolist(),
+        "seconds": {"tune": 1.0, "fit": 2.0, "predict": 0.5},
+    }
+
+
+def _records(method: str, areas: list[float], **job: Any) -> list[dict[str, Any]]:
+    return [_record(method, i // 3, i % 3, area, **job) for i, area in enumerate(areas)]
+
+
+GOOD = [0.8, 0.82, 0.78, 0.81, 0.79, 0.8]
+FAIR = [0.7, 0.72, 0.68, 0.71, 0.69, 0.7]
+NOISE = [0.6, 0.4, 0.55, 0.45, 0.65, 0.5]
+CONSTANT = [0.5] * 6
+
+
+def test_the_toy_records_have_the_areas_they_claim() -> None:
+    row = tabulate(_records("linear", FAIR)).rows[0]
+    assert [scores["roc_auc"] for scores in row.scores.values()] == pytest.approx(FAIR)
+    assert row.seconds == 3.5
+    assert row.jobs == 6
+
+
+def test_verdicts_in_words() -> None:
+    table = tabulate(
+        [
+            *_records("isocapsnet", GOOD),
+            *_records("linear", FAIR),
+            *_records("gcn", NOISE),
+            *_records("constant", CONSTANT),
+        ]
+    )
+    verdicts = {row.method: row.verdict for row in table.rows}
+    assert verdicts == {
+        "isocapsnet": "above chance, better than linear",
+        "linear": "above chance",
+        "gcn": "not distinguishable from chance",
+        "constant": "not distinguishable from chance, worse than linear",
+    }
+    assert not any(row.is_best for row in table.rows)  # gcn is too noisy to be beaten after correction
+    calm = tabulate([*_records("isocapsnet", GOOD), *_records("linear", FAIR), *_records("constant", CONSTANT)])
+    assert [row.method for row in calm.rows if row.is_best] == ["isocapsnet"]
+
+
+def test_no_winner_is_marked_inside_the_noise() -> None:
+    wobbly = [0.74, 0.66, 0.75, 0.67, 0.72, 0.69]
+    table = tabulate([*_records("isocapsnet", wobbly), *_records("linear", FAIR)])
+    assert table.rows[0].metrics["roc_auc"].mean > table.rows[1].metrics["roc_auc"].mean
+    assert table.rows[0].verdict == "above chance, not distinguishable from linear"
+    assert not any(row.is_best for row in table.rows)
+    assert not tabulate(_records("linear", GOOD)).rows[0].is_best
+
+
+def test_chance_is_judged_after_holm_over_the_methods_that_could_differ_from_it() -> None:
+    weak = [0.64, 0.71, 0.68, 0.66, 0.73, 0.62]
+    alone = tabulate(_records("gcn", weak)).rows[0]
+    assert alone.verdict == "above chance"
+    beside_constant = tabulate([*_records("gcn", weak), *_records("constant", CONSTANT)]).rows[0]
+    assert beside_constant.p_chance == alone.p_chance
+    many = [record for name in "abcdefgh" for record in _records(name, NOISE)]
+    assert tabulate([*_records("gcn", weak), *many]).rows[0].verdict == "not distinguishable from chance"
+
+
+def test_permutations_replace_the_t_test_and_incomplete_draws_do_not_count() -> None:
+    null = [r for p in range(1, 40) for r in _records("gcn", CONSTANT, permutation=p)]
+    row = tabulate([*_records("gcn", GOOD), *null]).rows[0]
+    assert row.p_chance == 1 / 40
+    assert row.jobs == 6 + 39 * 6
+    incomplete = [r for p in range(1, 40) for r in _records("gcn", CONSTANT, permutation=p)[:5]]
+    assert tabulate([*_records("gcn", GOOD), *incomplete]).rows[0].p_chance < 1 / 100
+
+
+def test_folds_that_agree_by_luck_are_not_believed_beyond_what_their_subjects_allow() -> None:
+    """Without the least variance this would be p = 0.000001 and an interval of no width."""
+    lucky = tabulate(_records("gcn", [0.6, 0.6, 0.6, 0.6, 0.6, 0.605])).rows[0]
+    assert lucky.verdict == "not distinguishable from chance"
+    assert lucky.metrics["roc_auc"].low < 0.5
+    constant = tabulate(_records("constant", CONSTANT)).rows[0]
+    assert constant.metrics["roc_auc"] == (0.5, 0.5, 0.5)
+
+
+def test_equal_areas_of_a_handful_of_folds_have_an_interval_of_some_width() -> None:
+    low, high = tabulate(_records("gcn", [0.75] * 3)).rows[0].metrics["roc_auc"][1:]
+    assert low < 0.7
+    assert high > 0.8
+
+
+def test_nobody_wins_or_loses_where_nobody_is_above_chance() -> None:
+    """Equal folds make the differences certain, but three folds do not show that anybody does better than guess."""
+    table = tabulate([*_records("linear", [0.75] * 3), *_records("gcn", [0.25] * 3), *_records("constant", [0.5] * 3)])
+    assert [row.is_best for row in table.rows] == [False] * 3
+    assert all("linear" not in row.verdict for row in table.rows)
+
+
+def test_folds_without_an_area_are_no_evidence_even_with_permutations() -> None:
+    """Where each site holds one class there is no ROC AUC, neither of the data nor of any draw."""
+    records = [r for p in range(40) for r in _records("gcn", [0.5] * 3, permutation=p)]
+    one_class = [{**record, "labels": [fold % 2] * 40} for fold, record in enumerate(records)]
+    row = tabulate(one_class).rows[0]
+    assert np.isnan(row.metrics["roc_auc"].mean)
+    assert row.p_chance == 1
+    assert row.verdict == "ROC AUC is not defined: every test fold holds one class"
+
+
+def test_a_table_needs_one_record_at_a_time_in_memory() -> None:
+    """All records of 40,000 subjects, or of 1000 permutations, are gigabytes."""
+
+    class Probabilities(list[Any]):
+        alive = most = 0
+
+        def __init__(self, values: list[Any]) -> None:
+            super().__init__(values)
+            Probabilities.alive += 1
+            Probabilities.most = max(Probabilities.most, Probabilities.alive)
+
+        def __del__(self) -> None:
+            Probabilities.alive -= 1
+
+    numbers = [(method, permutation) for method in ("gcn", "linear") for permutation in range(3)]
+    records = (record for method, p in numbers for record in _records(method, GOOD, permutation=p))
+    table = tabulate({**record, "probabilities": Probabilities(record["probabilities"])} for record in records)
+    assert [row.jobs for row in table.rows] == [18, 18]
+    assert Probabilities.most <= 2
+
+
+def test_versions_are_those_of_the_records_not_of_whoever_reads_them() -> None:
+    old, new = ({**record, "versions": {"numpy": v}} for record, v in zip(_records("a", GOOD), "12", strict=False))
+    assert tabulate([old]).versions == {"numpy": "1"}
+    assert tabulate([new, old]).versions == {"numpy": "1, 2"}
+
+
+def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
+    perfect = [1.0, 1.0]
+    crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]
+    table = tabulate([*crowd, *_records("constant", [0.5, 0.5])])
+    verdicts = {row.method: row.verdict for row in table.rows}
+    assert verdicts["a"] == "not distinguishable from chance (2 folds are too few; a perfect score would not be either)"
+    assert verdicts["constant"] == "not distinguishable from chance"
+    assert tabulate(_records("a", [1.0] * 6)).rows[0].verdict == "above chance"
+
+
+def test_failures_are_the_verdict() -> None:
+    error = {"key": "k", "job": _record("gcn", 0, 0, 0.5)["job"], "reason": "Timeout: over 5 s"}
+    rows = tabulate([*_records("gcn", GOOD[:5]), *_records("linear", FAIR)], [error]).rows
+    assert rows[0].verdict == "1 of 6 jobs failed: Timeout: over 5 s"
+    assert rows[0].metrics["roc_auc"].mean == pytest.approx(np.mean(GOOD[:5]))
+    nothing = tabulate([], [error]).rows[0]
+    assert nothing.verdict == "1 of 1 jobs failed: Timeout: over 5 s"
+    assert np.isnan(nothing.metrics["roc_auc"].mean)
+
+
+def test_comparisons_use_the_folds_both_methods_have() -> None:
+    [comparison] = tabulate([*_records("isocapsnet", GOOD), *_records("linear", FAIR[:3])]).comparisons
+    assert comparison.difference.mean == pytest.approx(0.1)
+    assert (comparison.first, comparison.second) == ("isocapsnet", "linear")
+
+
+def test_a_single_fold_gets_a_wilson_interval_and_no_verdict() -> None:
+    row = tabulate(_records("gcn", [0.8])).rows[0]
+    assert row.metrics["accuracy"].low < row.metrics["accuracy"].mean < row.metrics["accuracy"].high
+    assert np.isnan(row.metrics["roc_auc"].low)
+    assert row.verdict == "a single test fold shows no more than its own interval"
+
+
+def test_the_audit_tells_methods_that_depend_on_node_order() -> None:
+    table = tabulate(
+        [
+            *_records("cnn", GOOD),
+            *_records("cnn", FAIR, audit=0),
+            *_records("cnn", FAIR, audit=1),
+            *_records("linear", FAIR),
+            *_records("linear", FAIR, audit=0),
+        ]
+    )
+    audits = {row.method: row.audit for row in table.rows}
+    assert audits["cnn"] is not None and audits["linear"] is not None
+    assert audits["cnn"].verdict == "depends on the node order"
+    assert audits["cnn"].difference.mean == pytest.approx(-0.1)
+    assert audits["linear"].verdict == "no dependence on the node order found"
+    assert audits["linear"].p_value == 1
+
+
+def test_another_version_or_tuning_of_a_method_is_another_row() -> None:
+    tuned = {"space": {"C": [1]}, "protocol": {"name": "nested", "n_folds": 3, "inner_folds": 3, "n_candidates": 8}}
+    table = tabulate(
+        [
+            *_records("gcn", GOOD),
+            *_records("gcn", FAIR, version=2),
+            *_records("gcn", NOISE, version=2, **tuned),
+            *_records("linear", FAIR),
+        ]
+    )
+    assert {row.method: row.jobs for row in table.rows} == {
+        "gcn (version 1, not tuned)": 6,
+        "gcn (version 2, not tuned)": 6,
+        "gcn (version 2, 8 settings tried)": 6,
+        "linear": 6,
+    }
+
+
+def test_records_of_other_data_splits_or_preparation_do_not_share_a_table() -> None:
+    records = [
+        *_records("linear", FAIR),
+        *_records("linear", FAIR, dataset="other"),
+        *_records("linear", FAIR, protocol={"name": "paper", "n_folds": 3}),
+        *_records("linear", FAIR, preparation=[{"name": "tangent", "parameters": {}}]),
+        *_records("gcn", FAIR, protocol={"name": "nested", "n_folds": 3, "inner_folds": 0}),
+    ]
+    groups = list(group_records(records).values())
+    assert [len(group) for group in groups] == [12, 6, 6, 6]

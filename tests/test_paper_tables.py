@@ -1,0 +1,62 @@
+"""docs/results.md: the paper's figures are the paper's, and sections replace only themselves."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_PAPER = _ROOT.parent / "shared" / "paper" / "iso-capsnet.tex"
+
+
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("paper_tables", _ROOT / "benchmarks" / "paper_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(not _PAPER.exists(), reason="the paper's source is not here")
+def test_the_papers_figures_are_those_in_its_source(tables: ModuleType) -> None:
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for line in _PAPER.read_text().splitlines():
+        if match := re.match(r"&\{(HIV-fMRI|HIV-DTI|BP-fMRI|ADHD-fMRI)\}(.*)", line):
+            found.setdefault(match[1].lower(), []).append(tuple(map(float, re.findall(r"0\.\d{3}", match[2]))))
+    assert {name: [rows["accuracy"], rows["f1"]] for name, rows in tables.PAPER_TABLE_1.items()} == found
+    rows = re.findall(r"^(\d) & (.*?) & (.*?) & ([\d.]+) &", _PAPER.read_text(), re.MULTILINE)
+    plain = {int(k): tuple(float(re.sub(r"[^\d.]", "", cell)) for cell in cells) for k, *cells in rows}
+    assert plain == tables.PAPER_TABLE_2
+
+
+def test_a_section_replaces_itself_and_nothing_else(tables: ModuleType) -> None:
+    text = tables.put_section("# Results\n\nby hand\n", "a", "first")
+    text = tables.put_section(text, "b", r"with \1 in it")
+    text = tables.put_section(text, "a", "second")
+    assert text == (
+        "# Results\n\nby hand\n\n<!-- begin a -->\nsecond\n<!-- end a -->\n\n"
+        "<!-- begin b -->\nwith \\1 in it\n<!-- end b -->\n"
+    )
+
+
+def test_a_section_has_ours_beside_the_papers(tables: ModuleType) -> None:
+    interval = {"mean": 0.6, "low": 0.5, "high": 0.7}
+    names = ("accuracy", "weighted_f1", "balanced_accuracy", "roc_auc")
+    method = {"metrics": dict.fromkeys(names, interval), "seconds": 1.5, "verdict": "above chance"}
+    content = {
+        "passport": {"name": "hiv_dti", "n_graphs": 76, "n_nodes": 90, "classes": {"-1": 20, "1": 56}},
+        "protocol": {"name": "paper"},
+        "detectable": {"n_scores": 3, "above_chance": 0.9},
+        "command": "isocapsnet benchmark hiv_dti.npz",
+        "methods": [{**method, "method": "isocapsnet"}, {**method, "method": "constant"}],
+    }
+    section = tables._benchmark_section(content)
+    assert (
+        "| `isocapsnet` | 0.600 | 0.750 | 0.600 | 0.672 | 0.600 | 0.600 [0.500, 0.700] | 1.50 | above chance |"
+        in section
+    )
+    assert "| `constant` | 0.600 | - | 0.600 | - |" in section
