@@ -74,7 +74,7 @@ def read_archive(path: Path, limit: ReadLimit | None = None) -> dict[str, NDArra
     verified, of a mapped one when the file is first read in this state.
     """
     limit = limit or ReadLimit()
-    arrays, facts = parse("npz", path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
+    arrays, facts = parse(parse_archive, path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
     if facts["is_packed"]:
         twin = _unpacked(path, limit)
         try:
@@ -212,7 +212,7 @@ def _unpacked(path: Path, limit: ReadLimit) -> Path:
     _remove_leftovers(twin.parent)
     if not twin.exists():
         with replacing(twin) as file:
-            parse("unpack", path, limit, target=file.name)
+            parse(unpack_archive, path, limit, target=file.name)
     return twin
 
 

@@ -6,6 +6,7 @@ The tables beside this module hold region names and centroids in MNI millimetres
 
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,3 +49,15 @@ def load_atlas(name: str) -> Atlas:
     with (files("isocapsnet.datasets") / "atlases" / f"{table_name}.csv").open() as file:
         table = pd.read_csv(file, nrows=n_nodes, keep_default_na=False)
     return Atlas(table["name"].tolist(), table[["x", "y", "z"]].to_numpy(), name=name)
+
+
+def find_atlas(
+    node_names: Sequence[str] | None, coordinates: NDArray[Any] | None, n_nodes: int, atlas_name: str, name: str
+) -> Atlas | None:
+    """The nodes' own names and coordinates, else a built-in atlas that the data are named after."""
+    if coordinates is not None or node_names is not None:
+        same = next((a for a in map(load_atlas, ATLASES) if list(a.node_names) == list(node_names or ())), None)
+        names = node_names or [str(i) for i in range(1, n_nodes + 1)]
+        return same or Atlas(names, coordinates, name=atlas_name)
+    named = [a for a in ATLASES if a in f"{atlas_name} {name}".lower() and ATLASES[a][1] == n_nodes]
+    return load_atlas(named[0]) if named else None

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.datasets.fields import check_series
 from isocapsnet.datasets.harmonization import ConfoundRegressor, SiteHarmonizer
 from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
 
@@ -40,7 +41,7 @@ class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
     def fit(self, X: Sequence[ArrayLike], y: Any = None) -> Self:
         """Fit to time series, each ``(n_timepoints, n_nodes)``."""
         check_option("kind", self.kind, CONNECTIVITY)
-        series = _check_series(X)
+        series = check_series(X)
         self.n_nodes_in_ = series[0].shape[1]
         if self.kind == "tangent":
             self.tangent_ = TangentSpace(shrinkage=0.0).fit(_measure("covariance", series))
@@ -49,7 +50,7 @@ class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
     def transform(self, X: Sequence[ArrayLike]) -> NDArray[np.float64]:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` with a diagonal of zeros."""
         check_is_fitted(self, "n_nodes_in_")
-        series = _check_series(X, self.n_nodes_in_)
+        series = check_series(X, self.n_nodes_in_)
         if self.kind == "tangent":
             return self.tangent_.transform(_measure("covariance", series))
         return _without_diagonal(_measure(self.kind, series))
@@ -222,23 +223,9 @@ def _nilearn_measure(**arguments: Any) -> Any:
     return ConnectivityMeasure(**arguments)
 
 
-def _measure(kind: str, series: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _measure(kind: str, series: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     """Connectivity of each subject on its own ``(n_graphs, n_nodes, n_nodes)``."""
-    return np.asarray(_nilearn_measure(kind=kind).fit_transform(series))
-
-
-def _check_series(X: Sequence[ArrayLike], n_nodes: int | None = None) -> list[NDArray[np.float64]]:
-    series = [np.asarray(one, dtype=np.float64) for one in X]
-    if not series:
-        raise InputError("There are no time series.")
-    n_nodes = n_nodes or series[0].shape[-1]
-    for number, one in enumerate(series):
-        if one.ndim != 2 or one.shape[1] != n_nodes or len(one) < 2 or not np.isfinite(one).all():
-            raise InputError(
-                f"Time series {number} has shape {one.shape}; each must hold finite numbers of shape "
-                f"(n_timepoints, {n_nodes})."
-            )
-    return series
+    return np.asarray(_nilearn_measure(kind=kind).fit_transform([np.asarray(one, dtype=np.float64) for one in series]))
 
 
 def _without_diagonal(graphs: NDArray[Any]) -> NDArray[Any]:

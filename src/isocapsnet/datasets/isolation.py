@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -57,8 +58,7 @@ class ReadLimit:
             already = f", of which {_size(self.total - self.left)} are used" if self.left < self.total else ""
             raise InputError(
                 f"{where} needs {_size(n_bytes)}, but a read limit of {_size(self.n_bytes)} leaves room for "
-                f"{_size(self.total)} of data{already}; if the data are meant to be that large, raise read_limit "
-                "(--read-limit)."
+                f"{_size(self.total)} of data{already}; if the data are meant to be that large, raise read_limit=."
             )
 
     def take(self, n_bytes: int, where: str) -> None:
@@ -67,15 +67,15 @@ class ReadLimit:
         self.left -= n_bytes
 
 
-def parse(parser: str, path: Path, limit: ReadLimit, **options: Any) -> Parsed:
-    """Run a parser of :mod:`~isocapsnet.datasets.parsers` on a file, in the child process.
+def parse(parser: Callable[..., Parsed], path: Path, limit: ReadLimit, **options: Any) -> Parsed:
+    """Run ``parser(path, limit, **options)``, a function of a module, in the child process.
 
     Returns the arrays by name, and the other facts as JSON values. What is returned counts towards ``limit``.
     """
     if not path.is_file():
         raise InputError(f"{path.name} is not a file.")
     request = {
-        "parser": parser,
+        "parser": f"{parser.__module__}:{parser.__qualname__}",
         "path": str(path.absolute()),
         "options": options,
         "limit": [limit.n_bytes, limit.total - limit.left],

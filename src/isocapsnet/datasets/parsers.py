@@ -15,15 +15,6 @@ from typing import Any
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, write_answer
 
-#: Name to ``parser(path, limit, **options)``, which returns arrays and facts, or refuses in a sentence. A request may
-#: also name a parser by its import path.
-PARSERS = {
-    "npz": "isocapsnet.datasets.archive:parse_archive",
-    "unpack": "isocapsnet.datasets.archive:unpack_archive",
-    "mat": "isocapsnet.datasets.formats.matlab:parse_mat",
-    "graphml": "isocapsnet.datasets.formats.graphml:parse_graphml",
-    "fold": "isocapsnet.datasets.formats.pickles:parse_fold",
-}
 _IDLE_SECONDS = 60.0
 _LEAST_ROOM = 256 << 20
 _PR_SET_PDEATHSIG = 1
@@ -56,7 +47,7 @@ def _has_request() -> bool:
 
 
 def _run(request: dict[str, Any], path: Path) -> Parsed:
-    parser: Callable[..., Parsed] = pkgutil.resolve_name(PARSERS.get(request["parser"], request["parser"]))
+    parser: Callable[..., Parsed] = pkgutil.resolve_name(request["parser"])
     gc.freeze()  # what the libraries hold need not be looked at again after every file
     limit = ReadLimit(*request["limit"])
     _set_limits(limit.n_bytes, request["seconds"])
@@ -81,7 +72,7 @@ def _set_limits(n_bytes: int, seconds: float) -> None:
 
 def _describe(path: Path, error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return f"{path.name} needs more memory than read_limit (--read-limit) allows; raise it if the file is sound."
+        return f"{path.name} needs more memory than the read limit; raise read_limit= if the file is intact."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or path} cannot be read or written ({error.strerror})."
     reason = " ".join(str(error).split())[:200]

@@ -18,7 +18,7 @@ def read_graphml(path: Path, limit: ReadLimit) -> tuple[NDArray[np.float64], lis
 
     In a file without any edge attribute, edges count 1. An undirected graph gives a symmetric matrix.
     """
-    arrays, facts = parse("graphml", path, limit)
+    arrays, facts = parse(parse_graphml, path, limit)
     return arrays["matrix"], facts["names"]
 
 

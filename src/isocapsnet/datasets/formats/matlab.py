@@ -17,7 +17,7 @@ _HDF5_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 
 def read_mat(path: Path, limit: ReadLimit) -> dict[str, NDArray[Any]]:
     """All numeric and text variables of a ``.mat`` file, in MATLAB's axis order."""
-    return parse("mat", path, limit)[0]
+    return parse(parse_mat, path, limit)[0]
 
 
 def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
@@ -34,12 +34,12 @@ def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
     return {name: value for name, value in variables.items() if _is_plain(value)}, {}
 
 
-def read_mat_matrix(path: Path, limit: ReadLimit) -> NDArray[Any]:
-    """The one matrix of a subject's ``.mat`` file; the largest where there are several."""
+def read_mat_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
+    """The largest matrix of a subject's ``.mat`` file, which does not name its nodes."""
     matrices = [v for v in read_mat(path, limit).values() if _is_numeric(v) and v.ndim == 2 and min(v.shape) > 1]
     if not matrices:
         raise InputError(f"{path.name} holds no matrix.")
-    return max(matrices, key=lambda matrix: matrix.size)
+    return max(matrices, key=lambda matrix: matrix.size), None
 
 
 def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDArray[Any]]:

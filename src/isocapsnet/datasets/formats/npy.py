@@ -75,9 +75,13 @@ def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDAr
     return values.reshape(header.shape, order=header.order)  # type: ignore[call-overload]
 
 
-def read_npy_file(path: Path, limit: ReadLimit) -> NDArray[Any]:
-    """Read the array of an ``.npy`` file."""
+def read_npy_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
+    """The matrix of an ``.npy`` file, which does not name its nodes."""
     with path.open("rb") as file:
-        array = read_npy(file, path.stat().st_size, path.name, limit)
-    limit.take(array.nbytes, path.name)
-    return array
+        matrix = read_npy(file, path.stat().st_size, path.name, limit)
+    limit.take(matrix.nbytes, path.name)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise InputError(
+            f"{path.name} holds {matrix.dtype} values of shape {matrix.shape}; a matrix of numbers is needed."
+        )
+    return matrix, None

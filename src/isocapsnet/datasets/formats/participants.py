@@ -29,20 +29,7 @@ from isocapsnet.datasets.labels import is_missing
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns that hold identifiers.
 _ID_WORDS = frozenset(
-    {
-        "id",
-        "ids",
-        "subject",
-        "subjectid",
-        "subj",
-        "subjid",
-        "sub",
-        "subid",
-        "participant",
-        "patient",
-        "identifier",
-        "code",
-    }
+    "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
 
 
@@ -59,7 +46,7 @@ def find_table(folder: Path) -> Path | None:
         tables = [table for table in tables if table.stem.lower() == "participants"] or tables
         if len(tables) > 1:
             names = list_some([table.name for table in tables])
-            raise InputError(f"{place.name} has several tables of subjects ({names}); choose one with --participants.")
+            raise InputError(f"{place.name} has several tables of subjects ({names}); choose one with participants=.")
         if tables:
             return tables[0]
     return None
