@@ -9,9 +9,11 @@ from click.testing import CliRunner
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
 from isocapsnet.datasets import readers
+from isocapsnet.datasets.connectivity import TRANSFORMS
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import READERS, load_graphs
 from isocapsnet.datasets.reading import Reader, assemble
+from isocapsnet.datasets.transformer import GraphTransformer
 
 #: A whole plugin: text files of upper triangles, one line per subject, the label first.
 PLUGIN = """
@@ -123,6 +125,22 @@ def test_a_reader_is_a_file_and_a_line_in_the_registry(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "READERS", {"levels": reader, **READERS})
     (tmp_path / "x.levels").write_text("1 2 3")
     assert load_graphs(tmp_path / "x.levels").adjacency[:, 0, 0].tolist() == [1, 2, 3]
+
+
+class Negated(GraphTransformer):
+    """A whole transform."""
+
+    def _transform(self, X):
+        return -X
+
+
+def test_a_transform_is_a_class_and_a_line_in_the_registry(monkeypatch, study):
+    monkeypatch.setitem(TRANSFORMS, "negate", Negated)
+    graphs = np.array(study.adjacency)
+    assert np.array_equal(TRANSFORMS["negate"]().fit_transform(graphs), -graphs)
+    arguments = ["benchmark", "planted", "--transform", "negate", "--methods", "linear", "--jobs", "0", "--dry-run"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
 
 
 def test_every_reader_is_declared(tmp_path):

@@ -241,7 +241,7 @@ def test_geometric_data_that_do_not_fit(study, change, sentence):
         ("<graphml><graph>", "not readable as GraphML"),
         ("<graphml></graphml>", "holds 0 graphs"),
         ("<graphml><graph/></graphml>", "no nodes"),
-        ('<graphml><graph><node id="1"/><edge source="1" target="2"/></graph></graphml>', "unknown node '2'"),
+        ('<graphml><graph><node id="1"/><edge source="1" target="2"/></graph></graphml>', "node '2'"),
         ('<!DOCTYPE x [<!ENTITY a "b">]><graphml><graph><node id="&a;"/></graph></graphml>', "not readable as GraphML"),
         (
             '<graphml><key id="d" for="edge" attr.name="length"/><graph><node id="1"/></graph></graphml>',

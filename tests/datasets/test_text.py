@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.matrices import read_text_matrix
+from isocapsnet.datasets.formats.matrices import parse_matrix
+from isocapsnet.datasets.formats.text import read_grid
 
 MATRIX = np.array([[1.0, 0.25, -0.5], [0.25, 1.0, 0.125], [-0.5, 0.125, 1.0]])
 NAMES = ["Left A", "Right B", "C"]
@@ -43,6 +44,11 @@ DIALECTS = {
     "matlab scientific": [" ".join(f"{value: .7e}" for value in row) for row in MATRIX],
     "windows line ends": [row + "\r" for row in rows(",")],
 }
+
+
+def read_text_matrix(path):
+    matrix = parse_matrix(read_grid(path))
+    return matrix.values, matrix.names
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

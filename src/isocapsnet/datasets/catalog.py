@@ -6,6 +6,7 @@ A dataset is found by its name: in the folder that the environment variable ``IS
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,30 +100,19 @@ def _local_name(name: str) -> str:
 _N_FRONTAL = 28
 
 
-def _make_planted(effect: Literal["existence", "orientation", "null"]) -> Callable[[], BrainGraphs]:
-    def make() -> BrainGraphs:
-        planted = make_planted_graphs(
-            120,
-            _N_FRONTAL,
-            n_patterns=2,
-            effect=effect,
-            signal_to_noise=2.5,
-            n_sites=3,
-            site_effect=0.1,
-            missing_nodes=1,
-        )
-        whole = load_atlas("aal90")
-        assert whole.coordinates is not None
-        return BrainGraphs(
-            planted.graphs,
-            planted.labels,
-            label_names=("control", "case"),
-            subjects=[f"planted{number:03}" for number in range(1, len(planted.graphs) + 1)],
-            sites=np.array(["A", "B", "C"])[planted.sites],
-            atlas=Atlas(whole.node_names[:_N_FRONTAL], whole.coordinates[:_N_FRONTAL], name="aal90, frontal lobe"),
-        )
-
-    return make
+def _make_planted(effect: Literal["existence", "orientation", "null"]) -> BrainGraphs:
+    noise: dict[str, Any] = {"signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1, "missing_nodes": 1}
+    planted = make_planted_graphs(120, _N_FRONTAL, n_patterns=2, effect=effect, **noise)
+    whole = load_atlas("aal90")
+    assert whole.coordinates is not None
+    return BrainGraphs(
+        planted.graphs,
+        planted.labels,
+        label_names=("control", "case"),
+        subjects=[f"planted{number:03}" for number in range(1, len(planted.graphs) + 1)],
+        sites=np.array(["A", "B", "C"])[planted.sites],
+        atlas=Atlas(whole.node_names[:_N_FRONTAL], whole.coordinates[:_N_FRONTAL], name="aal90, frontal lobe"),
+    )
 
 
 _ABIDE = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
@@ -155,7 +145,7 @@ _NOT_STATED = "not stated by the authors"
 def _planted(what: str, effect: Literal["existence", "orientation", "null"]) -> CatalogEntry:
     counts = {"control": 60, "case": 60}
     return CatalogEntry(
-        f"Synthetic: {what}", _N_FRONTAL, "BSD-3-Clause", "this package", counts, make=_make_planted(effect)
+        f"Synthetic: {what}", _N_FRONTAL, "BSD-3-Clause", "this package", counts, make=partial(_make_planted, effect)
     )
 
 

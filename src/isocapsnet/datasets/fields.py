@@ -32,6 +32,15 @@ def check_texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
     return read_only(texts)
 
 
+def check_subjects(values: Any, n_graphs: int) -> NDArray[np.str_]:
+    """One identifier per graph, all different."""
+    subjects = check_texts("subjects", values, n_graphs)
+    names, counts = np.unique(subjects, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"Subject '{names[counts.argmax()]}' occurs {counts.max()} times; subjects must be unique.")
+    return subjects
+
+
 def check_series(time_series: Sequence[ArrayLike], n_nodes: int | None = None) -> tuple[NDArray[Any], ...]:
     """Finite time series (n_timepoints, n_nodes) of the same nodes."""
     series = tuple(read_only(np.asarray(one)) for one in time_series)

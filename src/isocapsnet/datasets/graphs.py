@@ -91,7 +91,7 @@ class BrainGraphs:
         if graphs is None and series is None:
             raise InputError("A dataset needs graphs or time series; neither was given.")
         n_graphs = len(graphs) if graphs is not None else len(series or ())
-        subject_ids = fields.check_texts("subjects", range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
+        subject_ids = fields.check_subjects(range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
         codes, names = fields.check_codes(labels, label_names, n_graphs)
         parts = {
             "adjacency": graphs,
@@ -116,26 +116,23 @@ class BrainGraphs:
     def __len__(self) -> int:
         return len(self.subjects)
 
+    def _facts(self) -> dict[str, str]:
+        """What the representations say."""
+        classes = [f"{name}: {count}" for name, count in zip(self.label_names, self.class_counts, strict=True)]
+        sites = [] if self.sites is None else np.unique(self.sites).tolist()
+        atlas = "" if self.atlas is None else self.atlas.name or "named nodes"
+        facts = {"nodes": str(self.n_nodes), "classes": list_some(classes), "sites": list_some(sites), "atlas": atlas}
+        return {"time series" if self.is_time_series else "graphs": str(len(self))} | facts
+
     def __repr__(self) -> str:
-        kind = "graphs" if self.adjacency is not None else "time series"
-        classes = ", ".join(f"{n}: {c}" for n, c in zip(self.label_names, self.class_counts, strict=True))
-        size = f"{len(self)} {kind} of {self.n_nodes} nodes"
-        return f"BrainGraphs({self.name or 'unnamed'}: {size}; {classes or 'no labels'})"
+        (kind, number), *_ = (facts := self._facts()).items()
+        size = f"{number} {kind} of {facts['nodes']} nodes"
+        return printable(f"BrainGraphs({self.name or 'unnamed'}: {size}; {facts['classes'] or 'no labels'})")
 
     def _repr_html_(self) -> str:
-        kind = "graphs" if self.adjacency is not None else "time series"
-        n_unlabelled = int((~self.is_labelled).sum())
-        counts = zip(self.label_names, self.class_counts.tolist(), strict=True)
-        rows = {
-            kind: len(self),
-            "nodes": self.n_nodes,
-            "classes": list_some([f"{label}: {count}" for label, count in counts]),
-            "unlabelled": n_unlabelled or "",
-            "sites": "" if self.sites is None else list_some(np.unique(self.sites).tolist()),
-            "atlas": "" if self.atlas is None else printable(self.atlas.name or "named nodes", 100),
-        }
-        cells = "".join(f"<tr><th>{k}</th><td>{html.escape(str(v))}</td></tr>" for k, v in rows.items() if v != "")
-        return f"<table><caption>{html.escape(printable(self.name or 'BrainGraphs', 100))}</caption>{cells}</table>"
+        rows = [(what, html.escape(printable(fact))) for what, fact in self._facts().items() if fact]
+        cells = "".join(f"<tr><th>{what}</th><td>{fact}</td></tr>" for what, fact in rows)
+        return f"<table><caption>{html.escape(printable(self.name or 'BrainGraphs'))}</caption>{cells}</table>"
 
     def __getitem__(self, selection: Any) -> Self:
         """Some of the graphs: a slice, indices, a mask, or names of subjects (one or a list)."""
@@ -298,9 +295,4 @@ class BrainGraphs:
             raise InputError(
                 f"The atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}; "
                 "choose another atlas or none."
-            )
-        subjects, counts = np.unique(self.subjects, return_counts=True)
-        if (counts > 1).any():
-            raise InputError(
-                f"Subject '{subjects[counts.argmax()]}' occurs {counts.max()} times; subjects must be unique."
             )

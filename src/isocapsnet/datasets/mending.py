@@ -111,7 +111,8 @@ def align_nodes(
                 "Some files name their nodes, in different orders, and others do not; name all nodes."
             )
         return matrices, None
-    reference = list(max(named, key=lambda names: len(names)))
+    longest = max(named, key=len)
+    reference = list(longest)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
     for matrix, names, source in zip(matrices, named, sources, strict=True):

@@ -78,20 +78,19 @@ def load_graphs(
     exclude : sequence of str, optional
         Subjects to leave out; recorded in the passport.
     kind : {"auto", "graphs", "edges", "series"}
-        Which files to read where a folder holds graphs and time series, and what they are where their content does
-        not tell.
+        Which files to read where a folder holds graphs and time series, and what they hold where that is ambiguous.
     atlas : {"aal90", "aal116", "dk82"}, optional
         Names and coordinates of the nodes, where the data do not name their nodes.
     n_nodes : int, optional
-        How many nodes graphs have. Edge lists alone do not tell, where the last nodes have no edge; other data are
-        refused if they have another number.
+        The number of nodes. Edge lists do not contain it where the last nodes have no edge; other data are refused if
+        they have another number.
     index_base : {0, 1}, optional
-        Whether the nodes of edge lists count from 0 or from 1, where their numbers do not tell.
+        Whether the nodes of edge lists count from 0 or from 1, where that is ambiguous.
     directed : bool, optional
-        Whether edge lists have a direction, where the listed pairs do not tell.
+        Whether edge lists have a direction, where that is ambiguous.
     like : BrainGraphs or Layout, optional
         Data, such as those that a model was fitted to, whose nodes are needed in the same order. Data with other nodes
-        are refused; what edge lists do not tell is taken from there.
+        are refused; what is ambiguous in edge lists is taken from there.
     read_limit : int, optional
         Bytes of memory that reading may take; files that declare more data than a third of it are refused before
         anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
@@ -99,7 +98,7 @@ def load_graphs(
     Raises
     ------
     InputError
-        One sentence about the first problem; :func:`examine_graphs` tells all of them.
+        One sentence about the first problem; :func:`examine_graphs` returns all of them.
     """
     table = None if participants is None else Path(participants)
     options = ReadOptions(

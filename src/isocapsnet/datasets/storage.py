@@ -20,7 +20,7 @@ _COVARIATE = "covariates/"
 
 
 def to_arrays(data: "BrainGraphs") -> dict[str, NDArray[Any]]:
-    """Everything that a dataset holds; what is no array goes into ``metadata``, JSON as bytes."""
+    """Everything that a dataset holds; what is not an array goes into ``metadata``, JSON as bytes."""
     arrays: dict[str, NDArray[Any]] = {"labels": data.labels, "subjects": data.subjects}
     if data.adjacency is not None:
         arrays["adjacency"] = data.adjacency
@@ -93,7 +93,7 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-#: What must be in ``metadata``, and how to tell.
+#: What must be in ``metadata``, and whether a value is valid.
 _METADATA_PARTS: dict[str, Callable[[Any], bool]] = {
     "digest": lambda value: isinstance(value, str),
     "name": lambda value: isinstance(value, str),

@@ -56,8 +56,8 @@ def _check_ends(lists: Sequence[EdgeList], options: ReadOptions) -> None:
     full = [one for one in lists if len(one.ends)]
     if not full:
         raise InputError(f"{lists[0].name} and the other edge lists have no edges at all.")
-    is_known = (options.expected_n_nodes or 0) > 3  # two or three columns are no signals of more nodes
-    if options.kind == "edges" or full[0].is_titled or is_known:
+    has_more_nodes = (options.expected_n_nodes or 0) > 3  # then two or three columns are not time series
+    if options.kind == "edges" or full[0].is_titled or has_more_nodes:
         return
     sources, targets = ({str(node) for one in full for node in np.unique(one.ends[:, side])} for side in (0, 1))
     if sources.isdisjoint(targets):
@@ -103,7 +103,7 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
         raise InputError("index_base= does not apply to edge lists whose nodes have names; leave it out.")
     if given is None and are_named and options.atlas is not None:
         given = list(load_atlas(options.atlas).node_names)
-    counted = given is not None and _are_counted(given)  # numbers in place of names tell nothing about other numbers
+    counted = given is not None and _are_counted(given)  # numbers instead of names do not identify nodes
     if given is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*given})):
         return given, {name: i for i, name in enumerate(given)}, "by their names"
     if given is None and (are_named or _are_codes(ids, options)):
@@ -187,7 +187,7 @@ class _Pairs:
             findings.handle("edge lists: edges of nodes to themselves kept on the diagonal", edges.name)
 
     def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:
-        """Note the first edge whose weight is another than that of the same edge earlier."""
+        """Note the first edge that was listed before with another weight."""
         for edge in np.flatnonzero(is_other & np.isfinite(self.weights))[:1]:
             findings.errors.append(
                 f"{self.name} has two weights for one edge, {self.weights[earlier[edge]]:g} in line "

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 
-#: Edge attributes that are taken as the weight, first come first served.
+#: Edge attributes that are taken as the weight, in this order of preference.
 _WEIGHTS = ("weight", "number_of_fibers", "fiber_count", "streamlines")
 
 
@@ -48,8 +48,8 @@ def parse_graphml(path: Path, limit: ReadLimit) -> Parsed:
     default = graph.get("edgedefault")
     for edge in graph.iterfind("{*}edge"):
         ends = edge.get("source", ""), edge.get("target", "")
-        if unknown := [end for end in ends if end not in index]:
-            raise InputError(f"{path.name} has an edge to the unknown node {unknown[0]!r}.")
+        if missing := [end for end in ends if end not in index]:
+            raise InputError(f"{path.name} has an edge to the node {missing[0]!r}, which it does not declare.")
         i, j = (index[end] for end in ends)
         weight = _weight(path, edge, weight_key)
         is_directed = {"true": True, "false": False}.get(edge.get("directed", ""), default == "directed")

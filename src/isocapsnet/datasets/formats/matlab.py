@@ -100,7 +100,7 @@ def _read_hdf5(path: Path, limit: ReadLimit) -> dict[str, Any]:
         variables = {}
         for key in file:
             if not isinstance(file.get(key, getlink=True), h5py.HardLink):
-                raise InputError(f"{path.name}: {key} is a link to another place, which MATLAB never writes.")
+                raise InputError(f"{path.name}: {key} is a link, which MATLAB never writes.")
             if not key.startswith("#") and isinstance(file[key], h5py.Dataset):
                 variables[key] = _read_hdf5_variable(file, file[key], f"{path.name}: {key}", limit)
         return variables

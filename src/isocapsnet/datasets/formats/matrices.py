@@ -1,23 +1,14 @@
-"""Matrices as text, however they were exported: header and index column are found in the content."""
+"""Matrices as text: header and index column are recognised by their content."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.text import (
-    Grid,
-    check_decimals,
-    is_number,
-    is_value,
-    is_whole,
-    parse_numbers,
-    read_grid,
-)
+from isocapsnet.datasets.formats.text import Grid, check_decimals, is_number, is_value, is_whole, parse_numbers
 
 #: What the column is called that names or counts the rows; pandas leaves the corner empty.
 INDEX_TITLES = frozenset({"", "node", "nodes", "index", "time", "region", "unnamed: 0"})
@@ -30,12 +21,6 @@ class TextMatrix:
     values: NDArray[np.float64]
     names: list[str] | None
     row_names: list[str] | None = None
-
-
-def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]:
-    """Read a matrix and the names of its nodes (``None`` when the file has none)."""
-    matrix = parse_matrix(read_grid(path))
-    return matrix.values, matrix.names
 
 
 def parse_matrix(grid: Grid) -> TextMatrix:
@@ -132,7 +117,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     if n_rows == 1:
         return False, False
     if first[0] == "" and n_columns > 1 and _are_codes(first[1:]) and _are_codes([row[0] for row in rows[1:]]):
-        is_diagonal = n_rows == n_columns and all(row[place] == "" for place, row in enumerate(rows))
+        is_diagonal = n_rows == n_columns and all(row[i] == "" for i, row in enumerate(rows))
         return (False, False) if is_diagonal else (True, True)
     is_header = n_columns > 1 and _are_codes(first)
     is_index = n_columns > 1 and _is_numbering([row[0] for row in rows])
@@ -150,7 +135,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
         return is_header and n_rows != n_columns, is_index and n_columns == n_rows + 1
     if n_rows == n_columns + 1 and _is_symmetric(rows[1:]):
         return True, False
-    # Whole numbers above whole numbers: values where they are what their columns hold, else nobody knows.
+    # Whole numbers over whole numbers are values where most lie within the range of their columns.
     values = np.array([[float(cell) if is_value(cell) else np.nan for cell in row] for row in rows])
     within = (values[0] >= np.fmin.reduce(values[1:])) & (values[0] <= np.fmax.reduce(values[1:]))
     if n_rows == n_columns + 1 or within.mean() <= 0.5:
@@ -179,7 +164,7 @@ def _are_whole(rows: Sequence[Sequence[str]]) -> bool:
 
 def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
     return len(rows[0]) == len(rows) and all(
-        row[column] == rows[column][place] for place, row in enumerate(rows) for column in range(place)
+        row[column] == rows[column][i] for i, row in enumerate(rows) for column in range(i)
     )
 
 

@@ -44,22 +44,22 @@ def read_header(file: BinaryIO, where: str) -> NpyHeader:
     (length,) = struct.unpack("<I" if wide else "<H", length_bytes)
     text = file.read(min(length, _HEADER_BYTES))
     match = _HEADER.fullmatch(text.decode("latin-1")) if len(text) == length else None
-    found = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}
-    if found.keys() != {"d", "o", "s"}:
+    fields = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}
+    if fields.keys() != {"d", "o", "s"}:
         kind = "pickled objects or records" if b"|O" in text or b"[(" in text else "an array that cannot be read"
         raise InputError(f"{where} holds {kind}; save numbers and texts only.")
-    if not DTYPE.fullmatch(found["d"]):
-        raise InputError(f"{where} holds values of type {found['d'][:20]!r}; save numbers and texts only.")
+    if not DTYPE.fullmatch(fields["d"]):
+        raise InputError(f"{where} holds values of type {fields['d'][:20]!r}; save numbers and texts only.")
     try:
-        dtype = np.dtype(found["d"])
+        dtype = np.dtype(fields["d"])
     except TypeError as error:
-        raise InputError(f"{where} holds values of the unknown type {found['d']!r}.") from error
-    if len(found["s"]) > 1000:
+        raise InputError(f"{where} holds values of the unknown type {fields['d']!r}.") from error
+    if len(fields["s"]) > 1000:
         raise InputError(f"{where} declares an impossible shape.")
-    shape = tuple(int(part.strip("L ")) for part in found["s"].split(",") if part.strip("L "))
+    shape = tuple(int(part.strip("L ")) for part in fields["s"].split(",") if part.strip("L "))
     if len(shape) > 32 or max(shape, default=0) >= 1 << 62:
-        raise InputError(f"{where} declares the impossible shape {found['s'][:80]}.")
-    return NpyHeader(dtype, shape, "F" if found["o"] == "True" else "C", len(start) + len(length_bytes) + length)
+        raise InputError(f"{where} declares the impossible shape {fields['s'][:80]}.")
+    return NpyHeader(dtype, shape, "F" if fields["o"] == "True" else "C", len(start) + len(length_bytes) + length)
 
 
 def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:

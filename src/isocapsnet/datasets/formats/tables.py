@@ -1,4 +1,4 @@
-"""Tables with a header: the one place where participants tables are split into columns.
+"""Tables with a header, split into columns.
 
 Tabs separate without quoting, as in BIDS: a quote is a character. Commas and semicolons separate with the quoting of
 RFC 4180. Every row has as many fields as the header, or the table is refused by line.
@@ -110,7 +110,7 @@ def _separates(other: str, text: str, n_columns: int) -> bool:
 
 
 def _name_columns(path: Path, header: list[str], is_quoted: bool) -> list[str]:
-    names = [name or f"column {place}" for place, name in enumerate(header, start=1)]
+    names = [name or f"column {number}" for number, name in enumerate(header, start=1)]
     if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
         raise InputError(f"{path.name} has two columns called {repeated!r}; rename one.")
     if not is_quoted and (quoted := next((name for name in names if name[:1] == '"' or name[-1:] == '"'), None)):
