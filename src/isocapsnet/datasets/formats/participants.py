@@ -142,8 +142,8 @@ class Participants:
             one = next(name for name, position in positions.items() if position == usual)
             other = next(name for name, position in positions.items() if position != usual)
             raise InputError(
-                f"{other} has the subject {' '.join(matches[other].tokens)} of {self.path.name} elsewhere in its name than "
-                f"{one} has {' '.join(matches[one].tokens)}; name all files in the same way, such as sub-ID."
+                f"{other} has the subject {' '.join(matches[other].tokens)} of {self.path.name} elsewhere in its name "
+                f"than {one} has {' '.join(matches[one].tokens)}; name all files in the same way, such as sub-ID."
             )
 
     def duplicates(self) -> list[str]:
