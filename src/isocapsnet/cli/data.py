@@ -77,13 +77,14 @@ def list_datasets() -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from isocapsnet.datasets.catalog import CATALOG
+    from isocapsnet.datasets.catalog import CATALOG, local_file
 
     columns = (Column("name", no_wrap=True), Column("how", no_wrap=True), "nodes", "classes", "what (licence)")
     table = Table(*columns, box=SIMPLE_HEAD)
     for name, entry in CATALOG.items():
         classes = ", ".join(f"{label}: {count}" for label, count in entry.class_counts.items())
-        table.add_row(name, entry.how, str(entry.n_nodes), classes, f"{entry.title} ({entry.licence})")
+        how = "local file" if (path := local_file(name)) and path.exists() else entry.how
+        table.add_row(name, how, str(entry.n_nodes), classes, f"{entry.title} ({entry.licence})")
     Console().print(table)
 
 

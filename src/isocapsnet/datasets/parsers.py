@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, write_answer
 
@@ -65,8 +67,7 @@ def _set_limits(n_bytes: int, seconds: float) -> None:
     cpu_limit = int(used.ru_utime + used.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     if sys.platform == "linux":
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        room = max(n_bytes, pages * resource.getpagesize() + _LEAST_ROOM)
+        room = max(n_bytes, psutil.Process().memory_info().vms + _LEAST_ROOM)
         resource.setrlimit(resource.RLIMIT_AS, (room, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 

@@ -15,14 +15,7 @@ from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tud
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.nodes import Layout, layout_of, match_nodes
-from isocapsnet.datasets.reading import (
-    COLUMN_OPTIONS,
-    FOLDER_OPTIONS,
-    Findings,
-    Reader,
-    ReadOptions,
-    apply_options,
-)
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, apply_options
 
 #: Name to reader. The first that recognises a source reads it; the last takes any folder.
 READERS: dict[str, Reader] = {

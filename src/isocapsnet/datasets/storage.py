@@ -1,7 +1,8 @@
 """BrainGraphs as named arrays of numbers and texts, and back: what is in the ``.npz``."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,31 +90,15 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
     return arguments, metadata["digest"]
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-#: What must be in ``metadata``, and whether a value is valid.
-_METADATA_PARTS: dict[str, Callable[[Any], bool]] = {
-    "digest": lambda value: isinstance(value, str),
-    "name": lambda value: isinstance(value, str),
-    "label_names": _is_texts,
-    "atlas": lambda value: value is None or isinstance(value, str),
-    "exclusions": lambda value: isinstance(value, dict) and _is_texts(list(value.values())),
-    "handled": lambda value: isinstance(value, dict) and all(map(_is_texts, value.values())),
-}
-
-
 def _read_metadata(arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
     try:
-        metadata = json.loads(arrays[_METADATA].tobytes())
-    except (ValueError, RecursionError) as error:
+        metadata: dict[str, Any] = json.loads(arrays[_METADATA].tobytes())
+        lists = [metadata["label_names"], [*metadata["exclusions"].values()], *metadata["handled"].values()]
+        texts = [metadata["digest"], metadata["name"], metadata["atlas"] or "", *chain.from_iterable(lists)]
+        if not all(isinstance(one, list) for one in lists) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("a part has another type")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"The metadata of {where} is damaged ({error}); convert the data again.") from error
-    for name, is_right in _METADATA_PARTS.items():
-        if not isinstance(metadata, dict) or name not in metadata or not is_right(metadata[name]):
-            raise InputError(
-                f"The metadata of {where} has no valid {name!r}, which BrainGraphs.save writes; convert the data again."
-            )
     return metadata
 
 
