@@ -245,7 +245,7 @@ def test_geometric_data_that_do_not_fit(study, change, sentence):
         ('<!DOCTYPE x [<!ENTITY a "b">]><graphml><graph><node id="&a;"/></graph></graphml>', "not readable as GraphML"),
         (
             '<graphml><key id="d" for="edge" attr.name="length"/><graph><node id="1"/></graph></graphml>',
-            "edge attributes length but none of",
+            "length but none of weight",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_few_columns_are_time_series_only_when_asked(tmp_path, n_columns):
 def test_names_may_say_that_few_columns_are_time_series_but_not_that_edges_are(tmp_path):
     data, findings = examine_graphs(write(tmp_path / "s", series(3), "_timeseries.csv"))
     assert data.n_nodes == 3
-    assert any("3 files" in sentence and "names" in sentence for sentence in findings.warnings)
+    assert any("3 files" in sentence and "by name" in sentence for sentence in findings.warnings)
     with pytest.raises(InputError, match=r"s0_timeseries\.csv.*edge list"):
         load_graphs(write(tmp_path / "e", edge_rows(), "_timeseries.csv"))
 

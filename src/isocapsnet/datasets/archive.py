@@ -141,9 +141,7 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
         if name in members:
             raise InputError(f"{path.name} holds the array {name} twice; write the file again.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
-            raise InputError(
-                f"{path.name}: the array {name} is encrypted or compressed in a way that numpy never uses."
-            )
+            raise InputError(f"{path.name}: the array {name} is encrypted or has a compression that numpy never uses.")
         members[name] = info
     _check_gaps(path, archive)
     return members

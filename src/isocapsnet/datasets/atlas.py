@@ -28,10 +28,7 @@ class Atlas:
         if coordinates is not None:
             values = np.asarray(coordinates)
             if values.shape != (len(self), 3) or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-                raise InputError(
-                    f"The atlas names {len(self)} nodes but its coordinates are {values.dtype} of shape "
-                    f"{values.shape}; each node needs numbers x, y and z."
-                )
+                raise InputError(f"Coordinates of {len(self)} nodes are {values.dtype} of shape {values.shape}.")
             self.coordinates = values.astype(np.float32)
             self.coordinates.flags.writeable = False
 

@@ -83,10 +83,7 @@ class TangentSpace(GraphTransformer):
         matrices = (X + X.swapaxes(1, 2)).astype(np.float64) / 2
         variance = np.diagonal(matrices, axis1=1, axis2=2)
         if not (variance > 0).any(axis=1).all():
-            raise InputError(
-                "TangentSpace needs correlation or covariance matrices, with variances on the diagonal; a graph's "
-                "diagonal is zero."
-            )
+            raise InputError("TangentSpace needs correlations or covariances; the diagonal of a graph is zero.")
         mean_variance = variance.mean(axis=1, where=variance > 0, keepdims=True)
         nodes = np.arange(X.shape[1])
         matrices[:, nodes, nodes] = np.where(variance > 0, variance, mean_variance)
@@ -94,10 +91,7 @@ class TangentSpace(GraphTransformer):
         shrunk[:, nodes, nodes] += self.shrinkage * mean_variance
         smallest = np.linalg.eigvalsh(shrunk)[:, 0] / mean_variance[:, 0]
         if smallest.min() <= 1e-10:
-            raise InputError(
-                f"Graph {smallest.argmin()} is not positive definite after a shrinkage of {self.shrinkage}; "
-                "use a larger shrinkage, and correlation or covariance matrices only."
-            )
+            raise InputError(f"Graph {smallest.argmin()} is not positive definite; raise shrinkage={self.shrinkage}.")
         return shrunk
 
 
@@ -217,9 +211,7 @@ def _nilearn_measure(**arguments: Any) -> Any:
     try:
         from nilearn.connectome import ConnectivityMeasure
     except ImportError as error:
-        raise InputError(
-            "Connectivity from time series and tangent space need nilearn; install isocapsnet[data]."
-        ) from error
+        raise InputError("Connectivity and tangent space need nilearn; install isocapsnet[data].") from error
     return ConnectivityMeasure(**arguments)
 
 

@@ -57,9 +57,7 @@ def download(file: RemoteFile, folder: Path, progress: Progress | None = None) -
     try:
         pooch.retrieve(file.url, known_hash=None, fname=target.name, path=target.parent, downloader=fetch)
     except requests.HTTPError as error:
-        raise InputError(
-            f"{file.url} cannot be downloaded ({error}); the file may have moved: see the dataset's home page."
-        ) from error
+        raise InputError(f"{file.url} cannot be downloaded ({error}); it may have moved.") from error
     except requests.exceptions.ChunkedEncodingError as error:
         raise InputError(f"The connection broke while {file.url} was downloaded; run the command again.") from error
     except requests.RequestException as error:

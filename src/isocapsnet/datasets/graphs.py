@@ -229,16 +229,12 @@ class BrainGraphs:
         index = np.asarray(selection)
         if index.dtype == bool:
             if index.shape != (len(self),):
-                raise InputError(
-                    f"The mask has shape {index.shape}; it must have one value for each of {len(self)} graphs."
-                )
+                raise InputError(f"The mask has shape {index.shape}; there are {len(self)} graphs.")
             index = np.flatnonzero(index)
         if index.size == 0:
             raise InputError("The selection is empty; a dataset needs at least one graph.")
         if index.ndim != 1 or index.dtype.kind not in "iu":
-            raise InputError(
-                f"A selection must be a list of indices or a mask, not {index.dtype} of {index.ndim} axes."
-            )
+            raise InputError(f"A selection must be indices, a mask or names, not {index.dtype} of shape {index.shape}.")
         index = np.arange(len(self))[index]
         covariates = self.covariates
         exclusions = dict(self.exclusions)
@@ -287,12 +283,9 @@ class BrainGraphs:
         if self.adjacency is not None and self.time_series is not None:
             if len(self.time_series) != len(self.adjacency):
                 raise InputError(f"There are {len(self.adjacency)} graphs but {len(self.time_series)} time series.")
-            if self.time_series[0].shape[1] != self.n_nodes:
-                raise InputError(
-                    f"Graphs have {self.n_nodes} nodes but time series have {self.time_series[0].shape[1]}."
-                )
+            if (n_other := self.time_series[0].shape[1]) != self.n_nodes:
+                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {n_other}.")
         if self.atlas is not None and len(self.atlas) != self.n_nodes:
             raise InputError(
-                f"The atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}; "
-                "choose another atlas or none."
+                f"Atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}."
             )

@@ -31,9 +31,7 @@ class ConfoundRegressor(GraphTransformer):
         self.encoder_ = _CovariateEncoder(frame)
         design = self.encoder_.encode(frame)
         if len(graphs) <= design.shape[1] + 1:
-            raise InputError(
-                f"{len(graphs)} training graphs are too few to regress out {design.shape[1]} covariate columns."
-            )
+            raise InputError(f"{len(graphs)} graphs are too few to regress out {design.shape[1]} covariate columns.")
         self.n_nodes_in_ = graphs.shape[1]
         edges = graphs.reshape(len(graphs), -1).astype(np.float64)
         self.coefficients_ = np.linalg.lstsq(design, edges - edges.mean(axis=0), rcond=None)[0]

@@ -46,9 +46,7 @@ def _check_classes(counts: Counter[str]) -> None:
             "regression is not supported. Choose a column of classes, or write names instead of numbers."
         )
     if n_values > max(10, n_labels // 2):
-        raise InputError(
-            f"The target has {n_values} different values for {n_labels} subjects; choose a column of classes."
-        )
+        raise InputError(f"The target has {n_values} different values for {n_labels} subjects; choose classes.")
 
 
 def _as_number(text: str) -> float | None:

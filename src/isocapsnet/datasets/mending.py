@@ -107,9 +107,7 @@ def align_nodes(
     named: list[Sequence[str]] = [names for names in node_names or () if names is not None]
     if len(named) < len(matrices) or not named:
         if any(list(names) != list(named[0]) for names in named):
-            findings.errors.append(
-                "Some files name their nodes, in different orders, and others do not; name all nodes."
-            )
+            findings.errors.append("Some files name their nodes, in different orders, and others do not.")
         return matrices, None
     longest = max(named, key=len)
     reference = list(longest)

@@ -174,9 +174,7 @@ def _find_reader(source: Any) -> Reader:
             f"{source.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
             "of graphs to load_graphs, or save it as .npz."
         )
-    raise InputError(
-        f"The format of {source.name} is not supported; give a folder with one matrix per subject, an .npz or a .mat."
-    )
+    raise InputError(f"The format of {source.name} is not supported; give a folder of matrices, an .npz or a .mat.")
 
 
 def _find_plugins(source: Any) -> Iterator[Reader]:
@@ -206,17 +204,13 @@ def _refuse_options(options: ReadOptions, used: Sequence[str], what: str) -> Non
 def _look_closer(data: BrainGraphs) -> list[str]:
     """Warnings about data that can be read but are unusual."""
     sentences: list[str] = []
-    graphs = data.passport["graphs"]
-    if graphs is not None:
+    if (graphs := data.passport["graphs"]) is not None:
+        n_graphs, n_silent = graphs["n_graphs_with_nodes_without_signal"], graphs["n_nodes_without_signal"]
         if not graphs["symmetric"]:
-            sentences.append(
-                f"The graphs are not symmetric (by up to {graphs['largest_asymmetry']:.3g}); they are kept as directed."
-            )
-        if graphs["n_nodes_without_signal"]:
-            sentences.append(
-                f"{graphs['n_graphs_with_nodes_without_signal']} graphs have nodes without any edge "
-                f"({graphs['n_nodes_without_signal']} nodes in all)."
-            )
+            asymmetry = graphs["largest_asymmetry"]
+            sentences.append(f"The graphs are not symmetric (by up to {asymmetry:.3g}); they are kept as directed.")
+        if n_silent:
+            sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
     if not data.label_names:
         sentences.append("There are no labels; name the column of classes with target=.")
     pairs, n_pairs = find_duplicates(data)

@@ -247,18 +247,12 @@ def _check_shapes(
         if not is_series and rows != columns:
             findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
         elif columns != common[0][0]:
-            findings.errors.append(
-                f"{source} has {columns} nodes but most files have {common[0][0]}; all subjects need the same atlas."
-            )
+            findings.errors.append(f"{source} has {columns} nodes but most files have {common[0][0]}.")
         elif is_series and rows < _MIN_TIME_POINTS:
-            findings.errors.append(
-                f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed for correlations."
-            )
+            findings.errors.append(f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed.")
     if is_series and matrices and (shorter := sum(rows < columns for rows, columns in map(np.shape, matrices))):
-        findings.warnings.append(
-            f"{shorter} of {len(matrices)} time series have fewer time points than nodes; their correlations are "
-            "singular. Are rows time points?"
-        )
+        what = f"{shorter} of {len(matrices)} time series"
+        findings.warnings.append(f"{what} have fewer time points than nodes, so correlations are singular.")
 
 
 def _encode(labels: Sequence[Any], findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -65,9 +65,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
         kinds = "iu" if name == "labels" else "Uf" if name in columns else "U"
         is_wrong = name in ("labels", "subjects") if array is None else array.ndim != 1 or array.dtype.kind not in kinds
         if is_wrong:
-            raise InputError(
-                f"{where} has no valid list {name}, which BrainGraphs.save writes; convert the data again."
-            )
+            raise InputError(f"{where} has no valid list {name}; convert the data again.")
     if len({len(array) for array in columns.values()}) > 1:
         raise InputError(f"{where} has covariates of different lengths; convert the data again.")
     names = arrays.get("node_names")

@@ -88,10 +88,7 @@ def _index_nodes(
     other = next((node for node in ids.tolist() if str(node) not in order), None)
     if other is not None:
         where = next(edges.name for edges, one in zip(lists, ends, strict=True) if (one == other).any())
-        raise InputError(
-            f"{where} has the node {other}, which is not among the {len(names)} nodes ({list_some(names, 3)}); check "
-            "n_nodes=, index_base= and atlas=."
-        )
+        raise InputError(f"{where} has the node {other}; check n_nodes=, index_base= and atlas= ({len(names)} nodes).")
     index = np.array([order[str(node)] for node in ids.tolist()], dtype=np.int64)
     return names, [index[np.searchsorted(ids, one)] for one in ends]
 
@@ -158,10 +155,7 @@ def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:
         n_nodes = high - base + 1
         why += f"; the largest number is {high}, and nodes after it without an edge in any file cannot be known"
         if 2 * len(ids) < n_nodes:
-            raise InputError(
-                f"Only {len(ids)} of the nodes {base} to {high} have an edge in any file; pass the number of nodes "
-                "as n_nodes=."
-            )
+            raise InputError(f"Only {len(ids)} of the nodes {base} to {high} have an edge in any file; pass n_nodes=.")
     if n_nodes > _MOST_NODES:
         raise InputError(f"Edge lists of {n_nodes} nodes are too large for dense matrices; at most {_MOST_NODES} work.")
     if low < base:
@@ -235,9 +229,7 @@ def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Fin
     elif not n_both and (not (rises and falls) or (are_named and _have_an_order(pairs))):
         is_directed, why = False, "pairs are listed once, always in the same order of their nodes"
         if are_named:
-            findings.warnings.append(
-                "Pairs of nodes are listed in one direction only; if that is meant, pass directed=True."
-            )
+            findings.warnings.append("Pairs of nodes are listed in one direction only; if meant, pass directed=True.")
     else:
         raise InputError(
             f"{pairs[0].name} and the other edge lists have {n_both} edges whose reverse is there with an equal weight "

@@ -55,11 +55,8 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     paths = _find_files(folder, table, options, findings)
     participants = Participants(table, [_stem(path) for path in paths], limit) if table else None
     columns = [None if options.target in _NAME_TARGETS else options.target, options.site, *(options.covariates or ())]
-    if participants is None and any(columns):
-        raise InputError(
-            f"{folder.name} has no participants.tsv or participants.csv to take {next(filter(None, columns))!r} from; "
-            "add one, or name the table with participants=."
-        )
+    if participants is None and (asked := [column for column in columns if column]):
+        raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
     scans = [_identify(path, participants, findings) for path in paths]
     if participants is not None:
         _compare(participants, scans, findings)

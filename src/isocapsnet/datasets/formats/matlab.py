@@ -49,9 +49,7 @@ def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDA
     """
     stacks = {k: v for k, v in variables.items() if _is_numeric(v) and v.ndim == 3}
     if not stacks:
-        raise InputError(
-            f"{path.name} holds no array of three dimensions; graphs are stacked as nodes x nodes x subjects."
-        )
+        raise InputError(f"{path.name} holds no array of nodes x nodes x subjects.")
     name = "adjacency" if "adjacency" in stacks else max(stacks, key=lambda key: stacks[key].size)
     stack = stacks[name]
     if stack.shape[0] == stack.shape[1]:

@@ -126,10 +126,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     if n_rows == n_columns and not _is_symmetric(rows):
         if is_index or (is_header and (_is_numbering(first) or not _are_whole(rows[1:]))):
             where = "column" if is_index else "line"
-            raise InputError(
-                f"{name} is square, but its first {where} counts: it may be a header. Name the columns in a first "
-                "line, and the rows in a first column, or leave both out."
-            )
+            raise InputError(f"{name} is square, but its first {where} counts; name rows and columns, or neither.")
         return False, False
     if n_rows == n_columns or not is_header or _is_numbering(first) or not _are_whole(rows[1:]):
         return is_header and n_rows != n_columns, is_index and n_columns == n_rows + 1
@@ -139,10 +136,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     values = np.array([[float(cell) if is_value(cell) else np.nan for cell in row] for row in rows])
     within = (values[0] >= np.fmin.reduce(values[1:])) & (values[0] <= np.fmax.reduce(values[1:]))
     if n_rows == n_columns + 1 or within.mean() <= 0.5:
-        raise InputError(
-            f"{name} holds whole numbers alone: its first line may be a header or values. Name the columns in the "
-            "first line, or put # before it."
-        )
+        raise InputError(f"{name} has a first line that may be a header or values; name the columns, or write # first.")
     return False, False
 
 
@@ -173,10 +167,7 @@ def _check_widths(grid: Grid, is_short: bool) -> None:
     width = len(grid.rows[0]) + is_short
     for row, line in zip(grid.rows[1:], grid.lines[1:], strict=True):
         if len(row) != width:
-            raise InputError(
-                f"{grid.name} has {width} values in its first row of numbers but {len(row)} in line {line}; the file "
-                "is damaged or its delimiter is unusual."
-            )
+            raise InputError(f"{grid.name} has {width} values in its first row but {len(row)} in line {line}.")
 
 
 def _check_words(grid: Grid, n_text: int) -> None:
@@ -186,9 +177,7 @@ def _check_words(grid: Grid, n_text: int) -> None:
     for row, line in zip(grid.rows, grid.lines, strict=True):
         for cell in row[:n_text]:
             if len(words := cell.split()) > 1 and all(map(is_value, words)):
-                raise InputError(
-                    f"{grid.name} has {cell!r} between two {grid.delimiter!r} in line {line}; use one delimiter."
-                )
+                raise InputError(f"{grid.name} has {cell!r} in one cell in line {line}; use one delimiter.")
 
 
 def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:

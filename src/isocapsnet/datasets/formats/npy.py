@@ -66,10 +66,7 @@ def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDAr
     """Read an array from a stream of ``n_bytes``, which it must fill."""
     header = read_header(file, where)
     if header.n_bytes + header.data_bytes != n_bytes:
-        raise InputError(
-            f"{where} declares {header.data_bytes} bytes of data but holds {max(0, n_bytes - header.n_bytes)}; "
-            "it is damaged or incomplete."
-        )
+        raise InputError(f"{where} declares {header.data_bytes} bytes of data, but has another size; it is damaged.")
     limit.check(header.data_bytes, where)
     values = np.frombuffer(file.read(header.data_bytes), dtype=header.dtype)
     return values.reshape(header.shape, order=header.order)  # type: ignore[call-overload]
@@ -81,7 +78,5 @@ def read_npy_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
         matrix = read_npy(file, path.stat().st_size, path.name, limit)
     limit.take(matrix.nbytes, path.name)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        raise InputError(
-            f"{path.name} holds {matrix.dtype} values of shape {matrix.shape}; a matrix of numbers is needed."
-        )
+        raise InputError(f"{path.name} holds {matrix.dtype} of shape {matrix.shape}; a matrix of numbers is needed.")
     return matrix, None

@@ -46,9 +46,7 @@ def find_table(folder: Path) -> Path | None:
         tables = [table for table in tables if table.stem.lower() == "participants"] or tables
         if len(tables) > 1:
             names = list_some([table.name for table in tables])
-            raise InputError(
-                f"{candidate.name} has several tables of subjects ({names}); choose one with participants=."
-            )
+            raise InputError(f"{candidate.name} has several tables ({names}); choose one with participants=.")
         if tables:
             return tables[0]
     return None
@@ -76,10 +74,7 @@ class Participants:
         self.id_column = self._choose(indexes, file_names)
         ids = self.table.column(self.id_column)
         if rounded := next(filter(is_rounded, ids), None):
-            raise InputError(
-                f"{path.name} has the identifier {rounded} in column {self.id_column!r}, which a spreadsheet may have "
-                "rounded; restore the identifiers."
-            )
+            raise InputError(f"{path.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
         self._ids = clean_identifiers(ids)
         self._rows = indexes[self.id_column]
         self._check_positions()

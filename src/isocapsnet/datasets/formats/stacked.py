@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
 from isocapsnet.datasets.formats.matlab import find_stack, read_mat
@@ -62,10 +63,8 @@ def _assemble_stack(
     path: Path, graphs: NDArray[Any], arrays: Mapping[str, NDArray[Any]], options: ReadOptions, findings: Findings
 ) -> BrainGraphs | None:
     if graphs.ndim != 3 or graphs.shape[1] != graphs.shape[2] or not graphs.size or graphs.dtype.kind not in "biuf":
-        raise InputError(
-            f"{path.name}: the graphs have shape {graphs.shape} and type {graphs.dtype}; "
-            "numbers of shape (n_graphs, n_nodes, n_nodes) are needed."
-        )
+        what = f"{graphs.dtype} of shape {graphs.shape}"
+        raise InputError(f"{path.name} must hold numbers of shape (n_graphs, n_nodes, n_nodes), not {what}.")
     arrays = {key: _as_text(path, key, array) if array.dtype.kind == "S" else array for key, array in arrays.items()}
     columns = {key: values for key, values in arrays.items() if values.shape == (len(graphs),)}
     labels_key = _choose(path, columns, options.target, _LABELS)
@@ -80,9 +79,7 @@ def _assemble_stack(
         extra = {key: columns[str(_choose(path, columns, key, ()))] for key in options.covariates}
     node_names = arrays.get("node_names")
     if node_names is not None and node_names.shape != graphs.shape[1:2]:
-        raise InputError(
-            f"{path.name}: node_names has shape {node_names.shape}; {graphs.shape[1]} names are needed, one per node."
-        )
+        raise InputError(f"{path.name}: node_names has shape {node_names.shape} instead of {graphs.shape[1:2]}.")
     numbers = [str(i + 1) for i in range(len(graphs))]
     subjects = [str(s) for s in columns[subjects_key]] if subjects_key else numbers
     return assemble(
@@ -111,7 +108,6 @@ def _as_text(path: Path, key: str, array: NDArray[Any]) -> NDArray[Any]:
 def _choose(path: Path, columns: Mapping[str, NDArray[Any]], asked: str | None, usual: Sequence[str]) -> str | None:
     """The array that was asked for, else the first with one of the usual names."""
     if asked is not None and asked not in columns:
-        raise InputError(
-            f"{path.name} has no array {asked!r} of one value per graph; it has {', '.join(columns) or 'none'}."
-        )
+        names = list_some(columns) or "none"
+        raise InputError(f"{path.name} has no array {asked!r} of one value per graph; it has {names}.")
     return asked or next((name for name in usual if name in columns), None)

@@ -134,19 +134,14 @@ def parse_numbers(name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]
             values[i] = np.nan
         else:
             row, column = divmod(i, shape[1])
-            raise InputError(
-                f"{name} has the text {cell!r} where a number should be (line {lines[row]}, column {column + 1} of the "
-                "numbers)."
-            )
+            raise InputError(f"{name} has the text {cell!r}, not a number (line {lines[row]}, column {column + 1}).")
     return values.reshape(shape)
 
 
 def _without_decimal_commas(name: str, cells: list[str]) -> list[str]:
     with_comma = [cell for cell in cells if "," in cell]
     if all(map(_THOUSANDS.fullmatch, with_comma)):
-        raise InputError(
-            f"{name} has {with_comma[0]!r}, whose comma may be decimal or separate thousands; write decimal points."
-        )
+        raise InputError(f"{name} has {with_comma[0]!r}, whose comma may separate thousands; write decimal points.")
     if both := next((cell for cell in cells if "." in cell), None):
         raise InputError(f"{name} has decimal commas ({with_comma[0]!r}) and points ({both!r}); write one of them.")
     return [cell.replace(",", ".", 1) for cell in cells]

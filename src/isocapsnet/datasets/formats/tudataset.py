@@ -37,9 +37,7 @@ def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit
     weights = _optional(folder / f"{prefix}_edge_attributes.txt", limit)
     n_graphs = int(graph_of_node[-1]) + 1
     if n_graphs != len(present := np.unique(graph_of_node)) or present[0] != 0 or (np.diff(graph_of_node) < 0).any():
-        raise InputError(
-            f"{prefix}_graph_indicator.txt does not list the nodes of graphs 1, 2, 3... one after another."
-        )
+        raise InputError(f"{prefix}_graph_indicator.txt does not list the nodes of graph 1, then 2, and so on.")
     if edges.min() < 0 or edges.max() >= len(graph_of_node):
         raise InputError(f"{prefix}_A.txt names a node that {prefix}_graph_indicator.txt does not have.")
     if weights is not None and len(weights) != len(edges):
@@ -90,10 +88,7 @@ def _node_index(
                 findings.handle("nodes absent from the file kept without edges", prefix)
             return region - region.min()
     if len(set(counts.tolist())) > 1:
-        raise InputError(
-            f"{prefix} has graphs of {counts.min()} to {counts.max()} nodes and no node labels that say which region "
-            "a node is; all subjects need the same atlas."
-        )
+        raise InputError(f"{prefix} has graphs of {counts.min()} to {counts.max()} nodes and no node labels.")
     return within
 
 
