@@ -1,7 +1,12 @@
 """Arguments in messages of the library become options of the command line."""
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
+import isocapsnet.datasets
 from isocapsnet.cli._errors import as_options
 from isocapsnet.cli.data import READING
 
@@ -21,3 +26,12 @@ from isocapsnet.cli.data import READING
 )
 def test_arguments_become_options(sentence, expected):
     assert as_options(sentence, READING) == expected
+
+
+def test_messages_of_the_library_do_not_speak_of_options():
+    folder = Path(isocapsnet.datasets.__file__).parent
+    for path in (*folder.rglob("*.py"), folder.parent / "_validation.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                option = re.search(r"(?<!\w)--[a-z]", node.value)
+                assert option is None or path.name == "catalog.py", f"{path.name}:{node.lineno}"
