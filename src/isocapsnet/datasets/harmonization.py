@@ -124,37 +124,31 @@ class SiteHarmonizer(GraphTransformer):
 
 
 class _CovariateEncoder:
-    """Covariates as centred columns of numbers, by what the training subjects had."""
+    """Covariates as columns of numbers in which 0 is the average of the training subjects."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self.columns = list(frame.columns)
-        self.means: dict[Any, float] = {}
-        self.shares: dict[Any, dict[str, float]] = {}
-        for column in self.columns:
-            present = frame[column][~frame[column].map(is_missing)]
-            if frame[column].dtype.kind in "biuf":
-                self.means[column] = float(present.mean()) if len(present) else 0.0
-            else:
-                shares = present.astype(str).value_counts(normalize=True).sort_index()
-                self.shares[column] = {str(level): float(share) for level, share in shares.items()}
+        texts = [column for column in self.columns if frame[column].dtype.kind not in "biuf"]
+        self.levels = {c: sorted({str(value) for value in frame[c] if not is_missing(value)}) for c in texts}
+        self.means = self._expand(frame).mean().fillna(0)
 
     def encode(self, frame: pd.DataFrame) -> NDArray[np.float64]:
-        """Columns of numbers ``(n_graphs, n_columns)`` in which 0 is the training average."""
-        missing = [column for column in self.columns if column not in frame]
-        if missing:
+        """Columns of numbers ``(n_graphs, n_columns)``."""
+        if missing := [column for column in self.columns if column not in frame]:
             raise InputError(f"The covariate {missing[0]!r} was there at fit and is missing now.")
-        encoded = []
+        return (self._expand(frame) - self.means).fillna(0).to_numpy(np.float64)
+
+    def _expand(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """One column per number, and per level of a text but the last; NaN where a value is missing or new."""
+        expanded: list[pd.Series] = []
         for column in self.columns:
-            if column in self.means:
-                encoded.append((frame[column].astype(np.float64) - self.means[column]).fillna(0).to_numpy())
+            if column not in self.levels:
+                expanded.append(frame[column].astype(np.float64))
                 continue
-            shares = self.shares[column]
             values = frame[column].astype(str)
-            is_seen = values.isin(shares)
-            # One level less than there are: the last is what the others leave over.
-            for level in list(shares)[:-1]:
-                encoded.append(np.where(is_seen, (values == level) - shares[level], 0.0))
-        return np.stack(encoded, axis=1) if encoded else np.zeros((len(frame), 0))
+            is_seen = values.isin(self.levels[column])
+            expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels[column][:-1]]
+        return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
 
 
 def _check_frame(name: str, covariates: Any, n_graphs: int) -> pd.DataFrame:

@@ -94,20 +94,10 @@ def load_graphs(
         One sentence about the first problem; :func:`examine_graphs` returns all of them.
     """
     table = None if participants is None else Path(participants)
+    layout = layout_of(like) if isinstance(like, BrainGraphs) else like
     options = ReadOptions(
-        target,
-        site,
-        covariates,
-        table,
-        tuple(select),
-        tuple(exclude),
-        kind,
-        atlas,
-        n_nodes,
-        index_base,
-        directed,
-        layout_of(like) if isinstance(like, BrainGraphs) else like,
-        read_limit,
+        *(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas, n_nodes, index_base),
+        *(directed, layout, read_limit),
     )
     findings = Findings()
     data = _read(source, options, findings)
