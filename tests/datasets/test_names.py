@@ -54,6 +54,12 @@ def test_a_file_or_folder_of_that_name_wins(folder):
     assert load_graphs("planted").n_nodes == 28
 
 
+def test_a_path_is_not_a_name(folder):
+    for path in ("./planted", folder / "planted"):
+        with pytest.raises(InputError, match="There is no file"):
+            load_graphs(path)
+
+
 @pytest.mark.parametrize("name", ["abide-nyu", "hiv-fmri-34", "peking-1"])
 def test_an_absent_dataset_says_which_file_to_put_where(folder, name, monkeypatch):
     for is_set in (True, False):

@@ -130,15 +130,14 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         check_number("n_nodes", options.n_nodes, low=1, integer=True)
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
-    if isinstance(source, str | os.PathLike):
-        source = Path(source)
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs  # which reads with this module
 
     try:
-        if isinstance(source, Path) and str(source) in CATALOG and not source.exists():
-            _refuse_options(options, COLUMN_OPTIONS, str(source))
-            data: BrainGraphs | None = apply_options(fetch_graphs(str(source)), options, findings)
+        if isinstance(source, str) and source in CATALOG and not Path(source).exists():
+            _refuse_options(options, COLUMN_OPTIONS, source)
+            data: BrainGraphs | None = apply_options(fetch_graphs(source), options, findings)
         else:
+            source = Path(source) if isinstance(source, str | os.PathLike) else source
             reader = _find_reader(source)
             _refuse_options(options, reader.options, source.name if isinstance(source, Path) else "a list of graphs")
             data = reader.read(source, options, findings, ReadLimit(options.read_limit))
