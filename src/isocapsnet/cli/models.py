@@ -128,7 +128,7 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
 
 def open_for_model(estimator: "GraphClassifier", data: str, reading: dict[str, Any]) -> "BrainGraphs":
     """Data for a fitted model, with its nodes in its order; what edge lists do not tell is as in training."""
-    from isocapsnet.datasets.study import Layout
+    from isocapsnet.datasets.nodes import Layout
 
     like = Layout(estimator.n_nodes_in_, estimator.node_names_in_, estimator.directed_in_)
     return open_graphs(data, **reading, like=like)
