@@ -21,7 +21,7 @@ _LARGEST_SCALED = 1e15
 _SINGLE_PRECISION = (1e-20, 1e20)
 
 
-class EdgeScaler(NamedTuple):
+class InputScaler(NamedTuple):
     """Brings edges to unit standard deviation, after a signed logarithm for counts.
 
     Attributes
@@ -61,7 +61,7 @@ class EdgeScaler(NamedTuple):
         return min(float(np.finfo(self.dtype).max), scaled)
 
 
-def fit_scaler(X: NDArray[Any], scaling: str) -> EdgeScaler:
+def fit_scaler(X: NDArray[Any], scaling: str) -> InputScaler:
     """Learn a scaler from graphs ``(n_graphs, n_nodes, n_nodes)`` in one streaming pass over them.
 
     ``"std"`` divides by the standard deviation of all off-diagonal edges, ``"log"`` does so after a signed
@@ -70,7 +70,7 @@ def fit_scaler(X: NDArray[Any], scaling: str) -> EdgeScaler:
     """
     check_option("scaling", scaling, SCALINGS)
     if scaling == "none":
-        return EdgeScaler(False, 1.0)
+        return InputScaler(False, 1.0)
     edges = ~np.eye(X.shape[1], dtype=bool) if X.shape[1] > 1 else np.ones((1, 1), dtype=bool)
     low, high = np.inf, -np.inf
     plain, logged = _Moments(), _Moments()
@@ -82,10 +82,10 @@ def fit_scaler(X: NDArray[Any], scaling: str) -> EdgeScaler:
             logged.add(np.sign(values) * np.log1p(np.abs(values)))
     logarithm = scaling == "log" or (scaling == "auto" and bool(low >= 0 and high > _COUNT_LEVEL))
     deviation = (logged if logarithm else plain).deviation()
-    return EdgeScaler(logarithm, deviation if 0 < deviation < np.inf else 1.0)
+    return InputScaler(logarithm, deviation if 0 < deviation < np.inf else 1.0)
 
 
-def check_magnitude(X: NDArray[Any], scaler: EdgeScaler, name: str = "X") -> None:
+def check_magnitude(X: NDArray[Any], scaler: InputScaler, name: str = "X") -> None:
     """Refuse graphs ``(n_graphs, n_nodes, n_nodes)`` with an entry too large to be scaled and computed with."""
     limit = scaler.limit
     for start, chunk in iter_chunks(X):

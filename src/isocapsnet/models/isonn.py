@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier, EncoderOutput, check_sizes, fully_connected
+from isocapsnet.models._parameters import estimator
 from isocapsnet.nn import IsomorphicLayer
 
 
@@ -70,6 +71,7 @@ def normalised_scores(distance: Tensor) -> Tensor:
     return ((-flat).softmax(dim=2) * flat.shape[2]).view_as(distance)
 
 
+@estimator
 class IsoNNClassifier(EncoderClassifier):
     """Isomorphic neural network (Meng & Zhang 2019).
 
@@ -96,80 +98,23 @@ class IsoNNClassifier(EncoderClassifier):
         Share of the inputs of each fully connected layer that is silenced in training.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates of the first layer, in scaled units.
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    def __init__(
-        self,
-        *,
-        n_templates: int = 2,
-        kernel_size: int = 3,
-        stride: int = 1,
-        n_layers: int = 1,
-        hidden_sizes: Sequence[int] = (64, 32),
-        dropout: float = 0.0,
-        template_scale: float = 1.0,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.n_templates = n_templates
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.n_layers = n_layers
-        self.hidden_sizes = hidden_sizes
-        self.dropout = dropout
-        self.template_scale = template_scale
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_templates: int = 2
+    kernel_size: int = 3
+    stride: int = 1
+    n_layers: int = 1
+    hidden_sizes: Sequence[int] = (64, 32)
+    dropout: float = 0.0
+    template_scale: float = 1.0
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:

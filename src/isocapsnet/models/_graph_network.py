@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._binarise import NEGATIVE_EDGES
-from isocapsnet.models._distributed import gather, own_share
 from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier
 
 NODE_FEATURES = ("profile", "degree", "identity")
@@ -97,16 +96,11 @@ class NodesAndEdges(nn.Module):
 
 
 class NodeNorm(nn.BatchNorm1d):
-    """Batch normalisation of node features ``(n_graphs, n_nodes, n_features)`` over all nodes of all graphs.
-
-    In a fit over several processes, of the graphs in all of them.
-    """
+    """Batch normalisation of node features ``(n_graphs, n_nodes, n_features)`` over all nodes of all graphs."""
 
     def forward(self, nodes: Tensor) -> Tensor:
         """The same shape."""
-        graphs = gather(nodes) if self.training else nodes
-        normal = super().forward(graphs.flatten(0, 1)).view_as(graphs)
-        return own_share(normal) if self.training else normal
+        return super().forward(nodes.flatten(0, 1)).view_as(nodes)
 
 
 class GraphNeuralNetwork(EncoderClassifier):
