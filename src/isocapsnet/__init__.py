@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from isocapsnet.datasets.synthetic import make_planted_graphs
     from isocapsnet.models import MODELS
     from isocapsnet.models._persistence import load_model, save_model
+    from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
     from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
-    from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 
 _HOMES = {
     "MODELS": "isocapsnet.models",

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from isocapsnet import InputError, load_model, save_model
 from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
-from isocapsnet.models._graphs import OWN_ENTRY, describe_nodes, select_edges
+from isocapsnet.models._graph_network import OWN_ENTRY, describe_nodes, select_edges
 from isocapsnet.models.dgcnn import DGCNNClassifier
 from isocapsnet.models.diffpool import DiffPoolClassifier
 from isocapsnet.models.gcn import GCNClassifier

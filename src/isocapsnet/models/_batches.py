@@ -55,24 +55,33 @@ class GraphStore:
         return len(self.index)
 
     def batches(self, batch_size: int, *, shuffle: bool = False) -> Iterator[tuple[Any, Tensor]]:
-        """All graphs in batches, in their own order or in one drawn from torch's global generator."""
-        order = (torch.randperm(len(self)) if shuffle else torch.arange(len(self))).numpy()
-        for start in range(0, len(order), batch_size):
-            yield self.batch(order[start : start + batch_size])
+        """All graphs in batches, in their own order or in one drawn from torch's global generator.
 
-    def batch(self, positions: NDArray[np.int64]) -> tuple[Any, Tensor]:
-        """The module's input, usually graphs ``(n, n_nodes, n_nodes)``, and codes ``(n,)`` at positions."""
+        Graphs that are read from the array share one buffer: a batch is valid until the next one is asked for.
+        """
+        order = (torch.randperm(len(self)) if shuffle else torch.arange(len(self))).numpy()
+        buffer = self._new_buffer(min(batch_size, len(self))) if self.resident is None else None
+        for start in range(0, len(order), batch_size):
+            yield self.batch(order[start : start + batch_size], buffer)
+
+    def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
+        """The module's input, usually graphs ``(n, n_nodes, n_nodes)``, and codes ``(n,)`` at positions.
+
+        Graphs that are read from the array are written to ``buffer``, where one is given.
+        """
         index = self.index[positions]
         if self.resident is not None:
             return self.resident[torch.from_numpy(index).to(self.device)], self.codes_at(positions)
         order = np.argsort(index)  # in the order of the file, so that a memory map is read from front to back
-        index = index[order]
+        graphs = self._new_buffer(len(index)) if buffer is None else buffer[: len(index)]
         n_labeled = len(self.sources[0])
-        parts = [self.sources[0][index[index < n_labeled]]]
-        if index[-1] >= n_labeled:
-            parts.append(self.sources[1][index[index >= n_labeled] - n_labeled])
-        graphs = torch.cat([torch.from_numpy(self.scaler.transform(part)) for part in parts])
-        return graphs.to(self.device), self.codes_at(positions[order])
+        for row, i in enumerate(index[order].tolist()):
+            graph = self.sources[0][i] if i < n_labeled else self.sources[1][i - n_labeled]
+            graphs[row] = self.scaler.transform(graph)
+        return torch.from_numpy(graphs).to(self.device), self.codes_at(positions[order])
+
+    def _new_buffer(self, n_graphs: int) -> NDArray[np.float32]:
+        return np.empty((n_graphs, *self.sources[0].shape[1:]), dtype=np.float32)
 
     def codes_at(self, positions: NDArray[np.int64]) -> Tensor:
         """Codes ``(n,)`` at positions of this store."""

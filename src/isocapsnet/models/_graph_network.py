@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._binarise import NEGATIVE_EDGES
 from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier
+from isocapsnet.models._parameters import estimator
 
 NODE_FEATURES = ("profile", "degree", "identity")
 EDGE_WEIGHTS = ("binary", "weighted")
@@ -103,16 +104,18 @@ class NodeNorm(nn.BatchNorm1d):
         return super().forward(nodes.flatten(0, 1)).view_as(nodes)
 
 
+@estimator
 class GraphNeuralNetwork(EncoderClassifier):
-    """A network of nodes that hear their neighbours, whose module starts with :class:`NodesAndEdges`."""
+    """A network whose nodes receive messages from their neighbours; its module starts with :class:`NodesAndEdges`."""
 
-    node_features: str
-    density: float
-    negative_edges: str
-    edge_weights: str
-    n_layers: int
-    hidden_size: int
-    dropout: float
+    node_features: str = "profile"
+    density: float = 0.05
+    negative_edges: str = "drop"
+    edge_weights: str = "binary"
+    n_layers: int = 2
+    hidden_size: int = 64
+    dropout: float = 0.5
+    batch_size: int = 32
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)

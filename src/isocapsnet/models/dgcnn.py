@@ -117,17 +117,11 @@ class DGCNNClassifier(GraphNeuralNetwork):
 
     version: ClassVar[int] = 3
 
-    node_features: str = "profile"
-    density: float = 0.05
-    negative_edges: str = "drop"
-    edge_weights: str = "binary"
     n_layers: int = 3
     hidden_size: int = 32
     kept_nodes: float = 0.6
     channels: Sequence[int] = (16, 32)
     dense_size: int = 128
-    dropout: float = 0.5
-    batch_size: int = 32
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:

@@ -162,18 +162,11 @@ class DiffPoolClassifier(GraphNeuralNetwork):
 
     version: ClassVar[int] = 3
 
-    node_features: str = "profile"
-    density: float = 0.05
-    negative_edges: str = "drop"
-    edge_weights: str = "binary"
     n_layers: int = 1
-    hidden_size: int = 64
     n_pools: int = 1
     pool_ratio: float = 0.25
     link_weight: float = 1.0
     entropy_weight: float = 1.0
-    dropout: float = 0.5
-    batch_size: int = 32
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:

@@ -51,9 +51,9 @@ class _SpectralStore(GraphStore):
             parts = [window_eigenvectors(part, kernel_size, stride) for part in self.resident.split(16)]
             self.vectors = torch.cat(parts)
 
-    def batch(self, positions: NDArray[np.int64]) -> tuple[Any, Tensor]:
+    def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
         """The module's arguments and codes ``(n,)`` at positions of this subset."""
-        graphs, codes = super().batch(positions)
+        graphs, codes = super().batch(positions, buffer)
         if self.vectors is None:
             return graphs, codes
         vectors = self.vectors[torch.from_numpy(self.index[positions]).to(self.device)]
@@ -73,12 +73,9 @@ class FastIsoNNClassifier(IsoNNClassifier):
     projection : {"none", "permutation", "orthogonal"}
         What the product of the eigenvectors becomes before the distance is taken; see
         :func:`~isocapsnet.functional.spectral_match`.
-    n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale, scaling
+    n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction, calibrate, class_weight
-        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    device, random_state, verbose, callbacks
-        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
+    {training}
 
     Attributes
     ----------

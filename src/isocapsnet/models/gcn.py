@@ -86,15 +86,7 @@ class GCNClassifier(GraphNeuralNetwork):
 
     version: ClassVar[int] = 3
 
-    node_features: str = "profile"
-    density: float = 0.05
-    negative_edges: str = "drop"
-    edge_weights: str = "binary"
-    n_layers: int = 2
-    hidden_size: int = 64
     readout: str = "mean"
-    dropout: float = 0.5
-    batch_size: int = 32
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from isocapsnet import InputError
 from isocapsnet.models._logistic import C_GRID, fit_logistic, inner_folds
-from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
+from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
