@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import TypeVar, dataclass_transform
 
-Class = TypeVar("Class", bound=type)
+T = TypeVar("T")
 
 TRAINING = """\
 scaling : {"auto", "std", "log", "none"}
@@ -72,7 +72,7 @@ BLOCKS = {
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
-def estimator(cls: Class) -> Class:
+def estimator(cls: type[T]) -> type[T]:
     """Make a class an estimator whose parameters are its dataclass fields, inherited ones included.
 
     ``__init__`` stores its keyword arguments unchanged, as scikit-learn requires. A line ``{name}`` of the docstring

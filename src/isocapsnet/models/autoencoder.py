@@ -100,8 +100,9 @@ class _Denoiser(nn.Module):
 
     def __init__(self, encoder: EdgeEncoder, depth: int, corruption: float) -> None:
         super().__init__()
-        self.layer = encoder.layers[depth]
-        self.decoder = nn.Linear(self.layer.out_features, self.layer.in_features, device=self.layer.weight.device)
+        layer = encoder.layers[depth]
+        assert isinstance(layer, nn.Linear)
+        self.layer, self.decoder = layer, nn.Linear(layer.out_features, layer.in_features, device=layer.weight.device)
         self.corruption = corruption
         self._inputs = partial(encoder.encode, depth=depth)  # no submodule: the layers before this one stay as they are
 
