@@ -1,4 +1,4 @@
-"""One method, one paper, one file, one scikit-learn estimator."""
+"""The methods: one paper, one file and one scikit-learn estimator each."""
 
 from isocapsnet.models._base import GraphClassifier
 from isocapsnet.models.autoencoder import AutoencoderClassifier

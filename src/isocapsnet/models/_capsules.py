@@ -1,4 +1,4 @@
-"""What the capsule networks share: lengths as class scores, capsules as representation, graphs back from them."""
+"""Base class of the capsule networks: class scores, representation, reconstruction."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """The class capsules of each graph, one after another: ``(n_graphs, n_classes * capsule_size)``."""
+        """The class capsules of each graph, concatenated: ``(n_graphs, n_classes * capsule_size)``."""
         graphs = self._check_fitted(X)
         return np.concatenate([output.capsules.flatten(1).cpu().numpy() for output in self._forward(graphs)])
 
     @one_thread()
     def reconstruct(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Each graph as the decoder draws it from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
+        """Each graph as decoded from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
         graphs = self._check_fitted(X)
         if self.reconstruction_weight == 0:
             raise InputError("This model was fitted with reconstruction_weight=0, so it has no decoder.")

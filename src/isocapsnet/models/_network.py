@@ -159,16 +159,16 @@ class NetworkClassifier(GraphClassifier):
     def _cross_fit(
         self, graphs: GraphStore, codes: NDArray[np.int64], seed: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
-        """Scores and codes of the labelled graphs, each from a fit to the half that it is not in.
+        """Scores and codes of the labelled graphs, each scored by a network trained on the other half of them.
 
-        None where there is no calibration, or none is possible.
+        None without ``calibrate``, and if a class is too small.
         """
         if not self.calibrate:
             return None
         if np.bincount(codes).min() < LEAST_PER_CLASS:
             warn_user(
-                f"The smallest class has {np.bincount(codes).min()} graphs, too few to calibrate the probabilities "
-                f"on ({LEAST_PER_CLASS} are needed): they keep the scale of the class scores.",
+                f"The probabilities are not calibrated: the smallest class has {np.bincount(codes).min()} graphs, and "
+                f"calibration needs {LEAST_PER_CLASS}.",
             )
             return None
         seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
@@ -184,41 +184,40 @@ class NetworkClassifier(GraphClassifier):
         return scores, codes
 
     def _as_part(self) -> Self:
-        """This estimator for a fit to a part of the data: silent, with callbacks of its own."""
+        """A copy of this estimator that trains on a part of the data: silent, with its own copies of the callbacks."""
         part = copy(self)
         part.verbose = 0
         try:
             part.callbacks = deepcopy(self.callbacks)
         except Exception as error:
             raise InputError(
-                f"callbacks cannot be copied for the fits that calibrate the probabilities ({error}); use "
-                "calibrate=False."
+                f"callbacks cannot be copied for the fits that calibrate ({error}); set calibrate=False."
             ) from error
         return part
 
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
     ) -> GraphStore:
-        """What batches are drawn from; a method may give its module more than the graphs."""
+        """The source of the batches. A method may give its module more than the graphs."""
         return GraphStore(X, codes, self.scaler_, device, X_unlabeled)
 
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Stratified training and validation indices; no validation part when a class is too small for one."""
-        everyone, fraction = np.arange(len(codes)), self.validation_fraction
-        validation = validation_part(codes, fraction, seed) if fraction > 0 else everyone[:0]
+        """Stratified training and validation indices; without a validation part if a class is too small."""
+        indices, fraction = np.arange(len(codes)), self.validation_fraction
+        validation = validation_part(codes, fraction, seed) if fraction > 0 else indices[:0]
         if fraction > 0 and len(validation) == 0:
             warn_user(
-                f"The smallest class has {np.bincount(codes).min()} graphs, too few for a validation part of "
-                f"{fraction:g}; training runs for all {self.max_epochs} epochs.",
+                f"There is no validation part: the smallest class has {np.bincount(codes).min()} graphs, too few for "
+                f"validation_fraction={fraction:g}. Training runs for all {self.max_epochs} epochs.",
             )
-        return np.setdiff1d(everyone, validation), validation
+        return np.setdiff1d(indices, validation), validation
 
     def _check_room(self, device: torch.device, module: nn.Module, batch: int = 0) -> None:
         hint = self._smaller_model_hint() + (", or a smaller batch_size" if batch else "")
         check_room(type(self).__name__, device, module, hint=hint, beside=self._bytes_beside(module), batch=batch)
 
     def _bytes_beside(self, module: nn.Module) -> int:
-        """What a fit needs at its peak beside the module's parameters, gradients and moments."""
+        """Bytes that a fit needs at its peak in addition to parameters, gradients and moments of the module."""
         return 0
 
     def _smaller_model_hint(self) -> str:
@@ -231,9 +230,8 @@ class NetworkClassifier(GraphClassifier):
             if len(predicted) > 1:
                 return
         warn_user(
-            f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph: it "
-            'learned nothing beyond the class sizes. Try class_weight="balanced", another learning_rate or more '
-            "epochs.",
+            f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph. Try "
+            'class_weight="balanced", another learning_rate or more epochs.',
         )
 
     # -- using the fitted module ----------------------------------------------------------------------------
@@ -244,7 +242,7 @@ class NetworkClassifier(GraphClassifier):
         return graphs
 
     def _forward(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Any]:
-        """Module outputs batch by batch, without gradients; of all graphs, or of those at ``index``."""
+        """Outputs of the module, batch by batch and without gradients, for all graphs or those at ``index``."""
         device = next(self.module_.parameters()).device
         self.module_.eval()
         index = np.arange(len(X)) if index is None else index
@@ -275,7 +273,7 @@ class NetworkClassifier(GraphClassifier):
             check_number(name, value, low=0, open_low=True, high=float(np.finfo(np.float32).max))
         self.scaler_ = InputScaler(check_truth("logarithm", logarithm), scale)
         self.temperature_, self.history_ = values["temperature"], [dict(epoch) for epoch in values["history"]]
-        with torch.device("meta"):  # shapes alone: what a file declares may be too large to build
+        with torch.device("meta"):  # shapes only: a file may declare a module that is too large to build
             plan = self._build_module(self.n_nodes_in_, len(self.classes_)).state_dict()
         kinds = {name: torch.empty(0, dtype=tensor.dtype).numpy().dtype for name, tensor in plan.items()}
         check_arrays(arrays, {name: (kinds[name], tuple(tensor.shape)) for name, tensor in plan.items()})

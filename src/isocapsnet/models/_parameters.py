@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 TRAINING = """\
 scaling : {"auto", "std", "log", "none"}
-    How edges are scaled. ``"std"`` divides them by their standard deviation over the training graphs, ``"log"`` does so
-    after a signed logarithm, and ``"auto"`` uses ``"log"`` for counts and ``"std"`` otherwise.
+    How edges are scaled. ``"std"`` divides them by their standard deviation over the training graphs, ``"log"``
+    does so after a signed logarithm, and ``"auto"`` uses ``"log"`` for counts and ``"std"`` otherwise.
 learning_rate, weight_decay : float
     Of AdamW.
 batch_size : int
@@ -18,14 +18,14 @@ batch_size : int
 max_epochs : int
     Passes over the training graphs.
 patience : int, optional
-    With a validation part, stop after this many epochs without a lower validation loss and keep the weights of the best
-    epoch.
+    With a validation part, stop after this many epochs without a lower validation loss and keep the weights of the
+    best epoch.
 validation_fraction : float
-    Share of the training graphs of each class that is held out for early stopping. With 0 there is no validation part
-    and no early stopping.
+    Share of the training graphs of each class that is held out for early stopping. With 0 there is no validation
+    part and no early stopping.
 calibrate : bool
-    Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes two
-    more fits, each to half of the graphs. The predicted classes stay the same.
+    Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
+    two more fits, each to half of the graphs. The predicted classes stay the same.
 class_weight : None, "balanced" or dict
     Weight of each class in the loss."""
 
@@ -37,25 +37,26 @@ random_state : int, generator or None
 verbose : int
     With 1, print the losses of every epoch.
 callbacks : list, optional
-    Functions ``callback(history)``, or objects with such a method named ``on_epoch_end``, that are called after every
-    epoch. ``history`` is the list ``history_`` so far. A callback that returns True stops the training."""
+    Functions ``callback(history)``, or objects with such a method named ``on_epoch_end``, that are called after
+    every epoch. ``history`` is the list ``history_`` so far. A callback that returns True stops the training."""
 
 FITTED = """\
 module_ : torch.nn.Module
     The trained network.
 history_ : list of dict
-    Per epoch: ``epoch``, ``train_loss``, ``valid_loss`` (with a validation part) and ``dur``, its duration in seconds.
+    Per epoch: ``epoch``, ``train_loss``, ``valid_loss`` (with a validation part) and ``dur``, its duration in
+    seconds.
 scaler_ : InputScaler
     The scaling of the edges.
 temperature_ : float
-    Class scores are multiplied by it before the softmax. It is fitted to scores of graphs that were held out: those of
-    the validation part, or each half of the training graphs scored by a network trained on the other half. It is 1
-    without ``calibrate``, and if a class has fewer than four graphs."""
+    Class scores are multiplied by it before the softmax. It is fitted to scores of graphs that were held out: those
+    of the validation part, or each half of the training graphs scored by a network trained on the other half. It is
+    1 without ``calibrate``, and if a class has fewer than four graphs."""
 
 NEIGHBOURHOODS = """\
 node_features : {"profile", "degree", "identity"}
-    Initial features of a node: its row of the graph (with a fixed value at its own position), its degree, or a one-hot
-    code of the region. With ``"degree"`` the method is invariant to the order of the nodes.
+    Initial features of a node: its row of the graph (with a fixed value at its own position), its degree, or a
+    one-hot code of the region. With ``"degree"`` the method is invariant to the order of the nodes.
 density : float
     Share of the possible edges that each graph keeps.
 negative_edges : {"drop", "absolute"}
@@ -63,7 +64,13 @@ negative_edges : {"drop", "absolute"}
 edge_weights : {"binary", "weighted"}
     Kept edges have the weight 1, or their own weight divided by the mean of the graph."""
 
+STRONGEST_EDGES = """\
+Each graph keeps its strongest edges; the neighbours of a node are the nodes that its row has such an edge to.
+Negative edges are dropped by default, and self-edges always. The node features contain every edge with its weight
+and sign."""
+
 BLOCKS = {
+    "strongest_edges": STRONGEST_EDGES,
     "training": f"{TRAINING}\n{RUNNING}",
     "running": RUNNING,
     "fitted": FITTED,

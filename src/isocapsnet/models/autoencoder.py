@@ -53,7 +53,7 @@ class EdgeEncoder(nn.Module):
         n_edges = count_edges(n_nodes, directed=directed)
         self.register_buffer("mean", torch.zeros(n_edges))
         self.register_buffer("deviation", torch.ones(n_edges))
-        # On the meta device, which knows shapes alone, there is nothing to select from.
+        # The meta device has shapes only, from which no edges can be selected.
         edges = torch.empty(n_edges, dtype=torch.int64) if self.mean.is_meta else _find_edges(n_nodes, directed)
         self.register_buffer("edges", edges, persistent=False)
         self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([n_edges, *hidden_sizes]))
@@ -79,7 +79,7 @@ class EdgeEncoder(nn.Module):
 def _find_edges(n_nodes: int, directed: bool) -> Tensor:
     """Which entries of a flat adjacency matrix are edges: int64 ``(n_edges,)``."""
     ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool)
-    if n_nodes == 1:  # no edges; the one entry stands for them
+    if n_nodes == 1:  # without edges, the only entry is used
         return torch.zeros(1, dtype=torch.int64)
     return (ones.fill_diagonal_(False) if directed else ones.triu(1)).flatten().nonzero()[:, 0]
 
@@ -119,10 +119,10 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
     """Stacked denoising autoencoder and an MLP on its code (Vincent et al. 2010).
 
     Each layer of the encoder is first trained, without labels, to restore its input from a copy in which a share of the
-    entries is masked; unlabelled graphs take part in this. The encoder and the MLP on its code are then trained
-    together on the labels. Edges are the upper triangle, or both triangles when a training graph is not symmetric; the
-    diagonal is not used. Each edge, with its sign and weight, is centred and scaled by its mean and deviation over the
-    training graphs.
+    entries is masked; this also uses unlabelled graphs. The encoder and the MLP on its code are then trained together
+    on the labels. Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal
+    is not used. Each edge, with its sign and weight, is centred and scaled by its mean and deviation over the training
+    graphs.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"corruption": [0.0, 0.25, 0.5], "learning_rate": [3e-4, 1e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -171,7 +171,7 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         return EdgeEncoder(n_nodes, n_classes, self.hidden_sizes, self.head_sizes, self.directed_)
 
     def _bytes_beside(self, module: nn.Module) -> int:
-        # A layer is pretrained with a decoder of its own size, before the optimiser of the whole module has moments.
+        # A layer is pretrained with a decoder of its own size, before the optimizer of the whole module has moments.
         sizes = {name: parameter.numel() for name, parameter in module.named_parameters()}
         widest, whole = max(size for name, size in sizes.items() if name.startswith("layers")), sum(sizes.values())
         pretraining = (PARAMETER + 2 * WHILE_TRAINING) * widest

@@ -87,12 +87,12 @@ class CapsNetClassifier(CapsuleClassifier):
 
     A convolution over the adjacency matrix and a second one whose channels are read in groups, one primary capsule
     each, are followed by dynamic routing to one capsule per class; the length of a class capsule is the class score.
-    Weighted and negative edges and the diagonal enter as they are, after scaling. Neighbouring rows are read as
-    neighbouring pixels, so the answer depends on the order of the nodes.
+    Weighted and negative edges and the diagonal enter as they are, after scaling. Neighbouring rows are neighbouring
+    pixels, so the model depends on the order of the nodes.
 
-    Four things differ from the original, which was made for images of 28 x 28 pixels. The sum of the votes is divided
-    by the square root of their number, or thousands of votes would saturate every class capsule. Both convolutions have
-    a stride, and layers are narrower. The decoder sees all class capsules instead of the true class alone, so that it
+    The original was made for images of 28 x 28 pixels; four things differ here. The sum of the votes is divided by the
+    square root of their number, because thousands of votes would saturate every class capsule. Both convolutions have a
+    stride, and layers are narrower. The decoder uses all class capsules instead of that of the true class, so that it
     needs no label. Its error is the norm of the difference instead of the squared norm, as in Iso-CapsNet.
 
     Parameters
@@ -109,7 +109,7 @@ class CapsNetClassifier(CapsuleClassifier):
     decoder_sizes : sequence of int
         Hidden widths of the decoder.
     reconstruction_weight : float
-        Weight of the norm of the reconstruction error, in scaled units; 0 leaves the decoder out.
+        Weight of the norm of the reconstruction error, in scaled units. With 0 there is no decoder.
     {training}
 
     Attributes
@@ -130,7 +130,7 @@ class CapsNetClassifier(CapsuleClassifier):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
 
     def _check_parameters(self, n_nodes: int) -> None:

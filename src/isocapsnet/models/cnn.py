@@ -1,4 +1,4 @@
-"""A convolutional network that reads the adjacency matrix as an image: LeNet-5.
+"""A convolutional network on the adjacency matrix as an image: LeNet-5.
 
 Y. LeCun, P. Haffner, L. Bottou and Y. Bengio, "Object recognition with gradient-based learning", 1999.
 """
@@ -19,7 +19,7 @@ KERNEL_SIZE = 5
 def convolutions(channels: Sequence[int]) -> nn.Sequential:
     """5 x 5 convolutions, each with ReLU and 2 x 2 max-pooling: ``(b, 1, n, n)`` to ``(b, channels[-1], m, m)``.
 
-    Borders are padded and pooling rounds up, so graphs of any size pass and no node is cut off:
+    Borders are padded and pooling rounds up, so graphs of any size are valid and no node is lost:
     m = ⌈n / 2^len(channels)⌉.
     """
     layers: list[nn.Module] = []
@@ -73,8 +73,8 @@ class CNNClassifier(EncoderClassifier):
     """LeNet-5 on the adjacency matrix (LeCun et al. 1999).
 
     Two convolutions with max-pooling and two fully connected layers, in the sizes of LeNet-5. Weighted and negative
-    edges and the diagonal enter as they are, after scaling. Neighbouring rows are read as neighbouring pixels, so the
-    answer depends on the order of the nodes.
+    edges and the diagonal enter as they are, after scaling. Neighbouring rows are neighbouring pixels, so the model
+    depends on the order of the nodes.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class CNNClassifier(EncoderClassifier):
     hidden_sizes : sequence of int
         Widths of the fully connected layers; ``transform`` returns the last one.
     dropout : float
-        Share of the inputs of each fully connected layer that is silenced in training.
+        Dropout before each fully connected layer.
     {training}
 
     Attributes
@@ -99,7 +99,7 @@ class CNNClassifier(EncoderClassifier):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [1e-4, 3e-4, 1e-3], "dropout": [0.0, 0.5]}
 
     def _check_parameters(self, n_nodes: int) -> None:

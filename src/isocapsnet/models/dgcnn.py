@@ -20,10 +20,11 @@ _KERNEL_SIZE = 5
 
 
 class DGCNN(nn.Module):
-    """Graph convolutions with tanh, the last with one channel; nodes sorted by that channel and the first kept; two
-    1-D convolutions along the sorted nodes, a dense layer, a linear classifier.
+    """Graph convolutions, SortPooling, two 1-D convolutions, a dense layer and a linear classifier.
 
-    The paper normalises A + I by rows, this layer symmetrically.
+    The last graph convolution has one channel. The nodes are sorted by it, and the first ones are kept.
+
+    The paper normalises A + I by rows; this layer normalises it symmetrically.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class DGCNN(nn.Module):
     n_kept : int
         k of SortPooling: nodes that are read.
     channels : sequence of 2 int
-        Of the 1-D convolutions.
+        Channels of the 1-D convolutions.
     dense_size : int
     dropout : float
     """
@@ -87,12 +88,12 @@ class DGCNN(nn.Module):
 
 @estimator
 class DGCNNClassifier(GraphNeuralNetwork):
-    """Deep graph convolutional network (Zhang et al. 2018): graph convolutions, nodes sorted by what they learned
-    (SortPooling), 1-D convolutions over the sorted nodes.
+    """Deep graph convolutional network (Zhang et al. 2018).
 
-    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
-    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
-    hears those its row points to.
+    Graph convolutions are followed by SortPooling, which sorts the nodes by their last feature, and by 1-D convolutions
+    over the sorted nodes.
+
+    {strongest_edges}
 
     Parameters
     ----------
@@ -102,9 +103,9 @@ class DGCNNClassifier(GraphNeuralNetwork):
     kept_nodes : float
         Share of the nodes, first in the sorted order, that the 1-D convolutions read.
     channels : sequence of 2 int
-        Of the two 1-D convolutions.
+        Channels of the two 1-D convolutions.
     dense_size : int
-        Of the layer before the classifier.
+        Size of the layer before the classifier.
     dropout : float
         Before the classifier.
     {training}
@@ -125,7 +126,7 @@ class DGCNNClassifier(GraphNeuralNetwork):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"kept_nodes": [0.3, 0.6, 1.0], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -134,7 +135,7 @@ class DGCNNClassifier(GraphNeuralNetwork):
         check_number("dense_size", self.dense_size, low=1, integer=True)
         check_sizes("channels", self.channels)
         if len(self.channels) != 2:
-            raise InputError(f"channels={self.channels!r} must hold two numbers, one per 1-D convolution.")
+            raise InputError(f"channels={self.channels!r} must have two numbers, one per 1-D convolution.")
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return DGCNN(

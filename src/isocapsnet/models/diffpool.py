@@ -18,7 +18,7 @@ from isocapsnet.models._parameters import estimator
 
 
 class DiffPoolOutput(NamedTuple):
-    """What the network says about a batch.
+    """The output of the network for a batch.
 
     Attributes
     ----------
@@ -37,8 +37,10 @@ class DiffPoolOutput(NamedTuple):
 
 
 class DiffPool(nn.Module):
-    """A stack of levels: at each, one GNN embeds the nodes, another assigns them to clusters softly, and the clusters
-    are the nodes of the next level (Eqs. 3-6). The graph's code is the mean over nodes at every level.
+    """Levels of embedding and pooling (Eqs. 3-6).
+
+    At each level one GNN embeds the nodes and another assigns them to soft clusters, which are the nodes of the next
+    level. The code of a graph has the mean over nodes of every level.
 
     Parameters
     ----------
@@ -132,12 +134,12 @@ class DiffPoolLoss(nn.Module):
 
 @estimator
 class DiffPoolClassifier(GraphNeuralNetwork):
-    """Hierarchical graph network (Ying et al. 2018): nodes are pooled into learned clusters, level by level; a linear
-    classifier reads the mean over the nodes of every level.
+    """Hierarchical graph network (Ying et al. 2018).
 
-    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
-    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
-    hears those its row points to.
+    Nodes are pooled into learned clusters, level by level. A linear classifier uses the means over the nodes of every
+    level.
+
+    {strongest_edges}
 
     Parameters
     ----------
@@ -145,11 +147,11 @@ class DiffPoolClassifier(GraphNeuralNetwork):
     n_layers, hidden_size : int
         Layers of each GNN, and features per node after each.
     n_pools : int
-        Poolings.
+        Number of poolings.
     pool_ratio : float
         Clusters per node at each pooling.
     link_weight, entropy_weight : float
-        Of the losses that keep linked nodes together and assignments clear.
+        Weights of the losses that keep linked nodes in one cluster and make assignments distinct.
     dropout : float
         After each embedding.
     {training}
@@ -170,7 +172,7 @@ class DiffPoolClassifier(GraphNeuralNetwork):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"n_layers": [1, 2], "pool_ratio": [0.1, 0.25], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:

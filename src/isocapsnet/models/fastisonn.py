@@ -21,7 +21,7 @@ from isocapsnet.models._scaling import InputScaler
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
 
-# Eigenvectors up to this size are kept during a fit; beyond it they are computed anew for every batch.
+# Eigenvectors up to this size are kept during a fit; larger ones are computed again for every batch.
 _KEPT_BYTES = 1024**3
 
 
@@ -65,8 +65,8 @@ class FastIsoNNClassifier(IsoNNClassifier):
     """Isomorphic neural network with a spectral match (FastIsoNN, Meng & Zhang 2019).
 
     As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, but the node permutation of a match is computed from the
-    eigenvectors of template and window instead of searched among all k!, which pays for templates of five nodes and
-    more. Weighted and negative edges and the diagonal enter as they are, after scaling.
+    eigenvectors of template and window instead of searched among all k!, which is faster for templates of five nodes
+    and more. Weighted and negative edges and the diagonal enter as they are, after scaling.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class GCN(nn.Module):
     Parameters
     ----------
     nodes_and_edges : NodesAndEdges
-        Makes H of the first layer, and A.
+        Computes H of the first layer, and A.
     n_classes, n_layers, hidden_size : int
     dropout : float
     readout : {"mean", "max"}
@@ -43,7 +43,7 @@ class GCN(nn.Module):
         self.nodes_and_edges, self.readout = nodes_and_edges, readout
         convolution = geometric_layers().DenseGCNConv
         sizes = [nodes_and_edges.n_features] + [hidden_size] * (n_layers - 1)
-        # The normalisation after it has the shift, so a convolution needs none.
+        # No bias: the normalisation after a convolution has one.
         self.convolutions = nn.ModuleList(convolution(size, hidden_size, bias=False) for size in sizes)
         self.norms = nn.ModuleList(NodeNorm(hidden_size) for _ in sizes)
         self.dropout = nn.Dropout(dropout)
@@ -60,12 +60,11 @@ class GCN(nn.Module):
 
 @estimator
 class GCNClassifier(GraphNeuralNetwork):
-    """Graph convolutional network (Kipf and Welling 2017): nodes average over their neighbours, layer by layer; a
-    linear classifier reads the mean over nodes.
+    """Graph convolutional network (Kipf and Welling 2017).
 
-    Each graph keeps its strongest edges as neighbourhoods: dense correlation graphs would average everything with
-    everything. Negative edges are no neighbourhoods by default and self-edges never are, but the node features keep
-    every edge with its weight and sign. In directed graphs a node hears those its row points to.
+    In each layer, nodes average over their neighbours. A linear classifier uses the mean over nodes.
+
+    {strongest_edges}
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ class GCNClassifier(GraphNeuralNetwork):
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
     readout : {"mean", "max"}
-        Nodes to graph.
+        Representation of a graph from those of its nodes.
     dropout : float
         After each layer.
     {training}
@@ -90,7 +89,7 @@ class GCNClassifier(GraphNeuralNetwork):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:

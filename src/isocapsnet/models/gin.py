@@ -18,13 +18,13 @@ class GIN(nn.Module):
     """H ← ReLU(BatchNorm(MLP((1 + ε) H + A H))) in each layer (Eq. 4.1), with ε learned; the graph's code is the mean
     over nodes after every layer, the input among them, side by side (Eq. 4.2), and a linear classifier reads it.
 
-    The paper sums over nodes. Graphs here have one size, so a mean differs by a constant factor alone, and keeps the
-    codes at a scale that training copes with.
+    The paper sums over nodes. All graphs have the same number of nodes here, so a mean differs by a constant factor
+    only, and gives the codes a scale that is easier to train.
 
     Parameters
     ----------
     nodes_and_edges : NodesAndEdges
-        Makes H of the first layer, and A.
+        Computes H of the first layer, and A.
     n_classes, n_layers, hidden_size : int
     dropout : float
     """
@@ -55,7 +55,7 @@ class GIN(nn.Module):
 
 
 def _perceptron(n_in: int, n_out: int) -> nn.Sequential:
-    """The MLP of a layer; normalisations inside and after it have the shifts."""
+    """The MLP of a layer, without biases: the normalisations inside and after it have them."""
     return nn.Sequential(
         nn.Linear(n_in, n_out, bias=False), NodeNorm(n_out), nn.ReLU(), nn.Linear(n_out, n_out, bias=False)
     )
@@ -63,12 +63,12 @@ def _perceptron(n_in: int, n_out: int) -> nn.Sequential:
 
 @estimator
 class GINClassifier(GraphNeuralNetwork):
-    """Graph isomorphism network (Xu et al. 2019): nodes add up their neighbours, as tell-tale as the
-    Weisfeiler-Lehman test; a linear classifier reads the mean over nodes after every layer.
+    """Graph isomorphism network (Xu et al. 2019).
 
-    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
-    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
-    hears those its row points to.
+    In each layer, nodes sum over their neighbours, which can distinguish as many graphs as the Weisfeiler-Lehman test.
+    A linear classifier uses the means over nodes after every layer.
+
+    {strongest_edges}
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class GINClassifier(GraphNeuralNetwork):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:

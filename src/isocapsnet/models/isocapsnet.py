@@ -18,7 +18,7 @@ from isocapsnet.nn.isocapsnet import MATCHING
 
 
 class _WithoutFormulation:
-    """Says where a parameter of earlier versions went."""
+    """Refuses a parameter of earlier versions with the name of its replacement."""
 
     def __new__(cls, **parameters: Any) -> Any:
         cls.refuse_moved(parameters)
@@ -29,8 +29,8 @@ class _WithoutFormulation:
         """Refuse ``formulation``."""
         if "formulation" in parameters:
             raise InputError(
-                "IsoCapsNetClassifier has no formulation any more: use ReleasedIsoCapsNetClassifier (the method "
-                'isocapsnet-released) for formulation="released", and leave formulation="paper" out.'
+                "IsoCapsNetClassifier has no parameter formulation: use ReleasedIsoCapsNetClassifier (the method "
+                'isocapsnet-released) instead of formulation="released", and omit formulation="paper".'
             )
 
 
@@ -42,21 +42,21 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     score and the winning permutation of each window become capsules, which are routed to one capsule per class. The
     length of a class capsule is the class score. Weighted and negative edges enter as they are.
 
-    Windows are contiguous index ranges, so the model depends on the order of the nodes. With ``stride=kernel_size``
-    scores alone cannot see the orientation of a pattern inside its window; with overlapping windows they can.
+    Windows are contiguous ranges of nodes, so the model depends on the order of the nodes. With ``stride=kernel_size``
+    the scores do not depend on the orientation of a pattern inside its window; with overlapping windows they do.
 
     Parameters
     ----------
     n_templates : int
-        c, learned sub-graph templates.
+        c, the number of learned templates.
     kernel_size : int
-        k, nodes per template. Time grows with k!; an exact match takes at most 9.
+        k, nodes per template. Time grows with k!; an exact match supports at most 9.
     stride : int
         Distance between neighbouring windows.
     matching : {"exact", "spectral"}
         All k! permutations, or eigenvectors and an assignment, for templates of up to 20 nodes.
     weight_sharing : {"window", "template"}
-        Routing weights per window, or shared over positions: small, and blind to where a pattern lies.
+        Routing weights of each window, or shared by all windows: fewer, but blind to the position of a pattern.
     primary_size : int, optional
         Size of the primary capsules; the default is k².
     capsule_size : int
@@ -70,7 +70,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     residual_sizes, decoder_sizes : sequence of int
         Hidden layer sizes.
     reconstruction_weight : float
-        δ; 0 leaves the decoder out.
+        δ, the weight of the reconstruction loss. With 0 there is no decoder.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
     tolerance : float
@@ -121,7 +121,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [3e-4, 1e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -146,7 +146,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
         else:
             check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
         if self.routing_iterations == 0 and not self.residual:
-            raise InputError("routing_iterations=0 and residual=False leave no class capsules; set one of them.")
+            raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
 
     def _own_callbacks(self) -> list[Any]:
         return [MarginReached(self.tolerance)] if self.tolerance > 0 else []

@@ -79,8 +79,8 @@ class IsoNNClassifier(EncoderClassifier):
     the best matches, normalised by a softmax over the windows, are classified by fully connected layers. Weighted and
     negative edges and the diagonal enter as they are, after scaling.
 
-    Windows are contiguous index ranges, so the answer depends on the order of the nodes. The winning permutation is not
-    used: with ``stride=kernel_size`` the orientation of a pattern inside its window is invisible.
+    Windows are contiguous ranges of nodes, so the model depends on the order of the nodes. The best permutation itself
+    is not used: with ``stride=kernel_size`` the orientation of a pattern inside its window has no effect.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class IsoNNClassifier(EncoderClassifier):
     hidden_sizes : sequence of int
         Widths of the fully connected layers; ``transform`` returns the last one.
     dropout : float
-        Share of the inputs of each fully connected layer that is silenced in training.
+        Dropout before each fully connected layer.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
     {training}
@@ -118,7 +118,7 @@ class IsoNNClassifier(EncoderClassifier):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"kernel_size": [2, 3, 4], "n_templates": [1, 2, 4], "learning_rate": [3e-4, 1e-3]}
 
     @property
@@ -136,7 +136,7 @@ class IsoNNClassifier(EncoderClassifier):
         check_sizes("hidden_sizes", self.hidden_sizes)
         if windows_per_axis(n_nodes, self.n_layers, self.kernel_size, self.stride) < 1:
             raise InputError(
-                f"Graphs of {n_nodes} nodes have no window left after n_layers={self.n_layers} of "
+                f"Graphs of {n_nodes} nodes have no windows after n_layers={self.n_layers} of "
                 f"kernel_size={self.kernel_size}, stride={self.stride}; choose a smaller kernel_size or fewer layers."
             )
 

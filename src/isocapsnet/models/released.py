@@ -31,11 +31,11 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     Rounding in float32 decides between permutations that are nearly as good, as it does in the program: see
     :func:`~isocapsnet.functional.released_match`.
 
-    Use :class:`~isocapsnet.models.isocapsnet.IsoCapsNetClassifier` to classify. This one exists so that its numbers can
-    be set beside those of the paper.
+    Use :class:`~isocapsnet.models.isocapsnet.IsoCapsNetClassifier` to classify graphs. This one exists to compare its
+    results with those of the paper.
 
-    Where a window equals the template, the program's squash divides 0 by 0, its gradient is NaN and so are all weights
-    from then on. ``fit`` refuses to go on there, in one sentence; ``predict`` takes such a window for a capsule of -1.
+    If a window equals the template, the squash of the program divides 0 by 0: the gradient is NaN, and so are all
+    weights after it. ``fit`` raises InputError in this case; ``predict`` uses a capsule of -1.
 
     Parameters
     ----------

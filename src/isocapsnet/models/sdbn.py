@@ -25,8 +25,8 @@ from isocapsnet.models.cnn import convolutions, pooled_size
 def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
     """An order in which the nodes of a module follow one another.
 
-    Modules are found by Ward clustering of the connection profiles, and of all orders that keep its tree together the
-    one with the most alike neighbours is taken (scipy's optimal leaf ordering).
+    Modules are clusters of connection profiles (Ward). The order is scipy's optimal leaf ordering of the clusters, in
+    which neighbours are as similar as possible.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
     if len(strength) < 3:
         return np.arange(len(strength))
     profiles = strength + strength.T
-    # A node is as close to itself as to its strongest partner: an empty diagonal would set module mates apart.
+    # A node is as close to itself as to its strongest partner; an empty diagonal would separate nodes of one module.
     np.fill_diagonal(profiles, 0)
     np.fill_diagonal(profiles, profiles.max(axis=1))
     return leaves_list(linkage(pdist(profiles), method="ward", optimal_ordering=True)).astype(np.int64)
@@ -93,8 +93,8 @@ class SDBN(nn.Module):
 
 
 def _deconvolutions(channels: Sequence[int]) -> nn.Sequential:
-    """Transposed convolutions that mirror :func:`~isocapsnet.models.cnn.convolutions`; each doubles the side, so what
-    pooling had rounded up is to be cut off at the end."""
+    """Transposed convolutions that mirror :func:`~isocapsnet.models.cnn.convolutions`; each doubles the
+    side, so the result may be larger than the graph and must be cropped."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise([*reversed(channels), 1]):
         layers += [nn.ConvTranspose2d(n_in, n_out, kernel_size=4, stride=2, padding=1), nn.ReLU()]
@@ -105,10 +105,10 @@ def _deconvolutions(channels: Sequence[int]) -> nn.Sequential:
 class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
     """Structural deep brain network (Wang et al. 2017).
 
-    The nodes are put into an order in which modules of the mean absolute training graph lie together; what convolutions
-    then see as neighbourhoods are parts of modules. The convolutional network has a second, decoding path that
-    reconstructs the graph from the last feature maps, in which unlabelled graphs take part. Weighted and negative edges
-    and the diagonal enter as they are, after scaling.
+    The nodes are put into an order in which the modules of the mean absolute training graph are contiguous, so that
+    neighbourhoods of the convolutions are parts of modules. A decoder reconstructs the graph from the last feature
+    maps; it also learns from unlabelled graphs. Weighted and negative edges and the diagonal enter as they are, after
+    scaling.
 
     Parameters
     ----------
@@ -117,9 +117,9 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
     hidden_sizes : sequence of int
         Widths of the fully connected layers; ``transform`` returns the last one.
     dropout : float
-        Share of the inputs of each fully connected layer that is silenced in training.
+        Dropout before each fully connected layer.
     reconstruction_weight : float
-        Weight of the mean squared error of the edges, in scaled units; 0 leaves the decoder out.
+        Weight of the mean squared error of the edges, in scaled units. With 0 there is no decoder.
     {training}
 
     Attributes
@@ -138,7 +138,7 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [1e-4, 3e-4, 1e-3], "reconstruction_weight": [0.0, 0.1, 1.0]}
 
     @property
@@ -167,4 +167,4 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._set_state(values, arrays)
         if not np.array_equal(np.sort(arrays["order"]), np.arange(self.n_nodes_in_)):
-            raise InputError("the order of the nodes is no permutation")
+            raise InputError("the order of the nodes is not a permutation")
