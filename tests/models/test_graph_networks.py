@@ -114,7 +114,7 @@ def test_degree_features_make_the_answer_invariant_to_the_order_of_the_nodes(net
 
 @every_network
 def test_graphs_of_one_node_are_refused(network):
-    with pytest.raises(InputError, match="one node each"):
+    with pytest.raises(InputError, match="two nodes"):
         network().fit(np.zeros((4, 1, 1)), [0, 1, 0, 1])
 
 

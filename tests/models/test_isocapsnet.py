@@ -203,7 +203,7 @@ def test_user_callbacks_are_called(planted):
         ({"matching": "quick"}, "matching='quick' is unknown; choose one of 'exact', 'spectral'"),
         ({"weight_sharing": "all"}, "weight_sharing='all' is unknown"),
         ({"scaling": "max"}, "scaling='max' is unknown"),
-        ({"device": "abacus"}, "device='abacus' is unknown"),
+        ({"device": "abacus"}, "device='abacus'"),
         ({"routing_iterations": 0, "residual": False}, "leave no class capsules"),
         ({"class_weight": {0: 1.0, 7: 2.0}}, "class_weight="),
     ],

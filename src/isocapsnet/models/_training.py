@@ -58,8 +58,7 @@ class Adam:
     ) -> None:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
-        self.means, self.squares = ([torch.zeros_like(p) for p in self.parameters] for _ in range(2))
-        self.n_steps = [torch.zeros((), device=parameter.device) for parameter in self.parameters]
+        self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
 
     def zero_grad(self) -> None:
         """Forget the gradients of the last step."""
@@ -69,11 +68,16 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move the parameters that have a gradient."""
-        state = zip(self.parameters, self.means, self.squares, self.n_steps, strict=True)
-        moved = [(p, p.grad, *rest) for p, *rest in state if p.grad is not None]
-        parameters, gradients, means, squares, n_steps = (list(column) for column in zip(*moved, strict=True))
+        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
+        for new in (parameter for parameter in moved if parameter not in self.moments):
+            # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
+            # the system after every batch.
+            self.moments[new] = torch.zeros_like(new), torch.zeros_like(new), torch.zeros((), device=new.device)
+        means, squares, n_steps = (
+            list(column) for column in zip(*(self.moments[parameter] for parameter in moved), strict=True)
+        )
         (adamw if self.decoupled else adam)(
-            parameters, gradients, means, squares, [], n_steps,
+            moved, [parameter.grad for parameter in moved], means, squares, [], n_steps,
             fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
