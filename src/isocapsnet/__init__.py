@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from isocapsnet.datasets.synthetic import make_planted_graphs
     from isocapsnet.models import MODELS
     from isocapsnet.models._persistence import load_model, save_model
+    from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
     from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
-    from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
 _HOMES = {
     "MODELS": "isocapsnet.models",
     "BrainGraphs": "isocapsnet.datasets.graphs",
-    "ConstantClassifier": "isocapsnet.models.yardsticks",
+    "ConstantClassifier": "isocapsnet.models.baselines",
     "InputError": "isocapsnet._validation",
     "IsoCapsNetClassifier": "isocapsnet.models.isocapsnet",
-    "LinearClassifier": "isocapsnet.models.yardsticks",
+    "LinearClassifier": "isocapsnet.models.baselines",
     "ReleasedIsoCapsNetClassifier": "isocapsnet.models.released",
     "load_graphs": "isocapsnet.datasets.readers",
     "load_model": "isocapsnet.models._persistence",

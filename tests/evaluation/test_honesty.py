@@ -8,7 +8,7 @@ from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import DataSource, Method, Plan, Store, Study, local_executor, run, tabulate
 from isocapsnet.evaluation.engine.runner import split_finished
 
-LINEAR = Method("linear", "isocapsnet.models.yardsticks:LinearClassifier")
+LINEAR = Method("linear", "isocapsnet.models.baselines:LinearClassifier")
 ISOCAPSNET = Method("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters={"max_epochs": 20})
 
 

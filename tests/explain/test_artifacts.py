@@ -152,7 +152,7 @@ def _tasks(folder: Path, explain: str | None) -> list[Task]:
     parameters = {"max_epochs": 3, "kernel_size": 3, "decoder_sizes": (8,), "random_state": 0}
     methods = (
         Method("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters=parameters),
-        Method("constant", "isocapsnet.models.yardsticks:ConstantClassifier"),
+        Method("constant", "isocapsnet.models.baselines:ConstantClassifier"),
     )
     source = DataSource(f"{__name__}:load_planted", digest_of(["planted", 0]), {"seed": 0})
     return Plan(source, methods, repeats=1, permutations=1, explain=explain).tasks(folder)

@@ -1,4 +1,4 @@
-"""What the capsule networks over isomorphic templates share."""
+"""Base class of the capsule networks with isomorphic templates."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from isocapsnet.models._capsules import CapsuleClassifier
 
 
 class Matches(NamedTuple):
-    """Where and how each template matches.
+    """The match of each template with each window.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class TemplateClassifier(CapsuleClassifier):
         with torch.inference_mode():
             for start in range(0, len(graphs), self.batch_size):
                 batch = self.scaler_.transform(graphs[start : start + self.batch_size])
-                found = self.module_.get_submodule("isomorphic")(torch.from_numpy(batch).to(device))
-                scores.append((1 - found.distance).cpu().numpy())
-                permutations.append(found.permutation.cpu().numpy())
+                match = self.module_.get_submodule("isomorphic")(torch.from_numpy(batch).to(device))
+                scores.append((1 - match.distance).cpu().numpy())
+                permutations.append(match.permutation.cpu().numpy())
         return Matches(np.concatenate(scores), np.concatenate(permutations))
 
     def _check_parameters(self, n_nodes: int) -> None:
