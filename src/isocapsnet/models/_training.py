@@ -77,7 +77,7 @@ class Adam:
             list(column) for column in zip(*(self.moments[parameter] for parameter in moved), strict=True)
         )
         (adamw if self.decoupled else adam)(
-            moved, [parameter.grad for parameter in moved], means, squares, [], n_steps,
+            moved, [p.grad for p in moved if p.grad is not None], means, squares, [], n_steps,
             fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
