@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from isocapsnet import InputError, load_graphs
-from isocapsnet.models._logistic import C_GRID, fit_logistic
+from isocapsnet.models._logistic import C_GRID, fit_logistic, selection_folds
 from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 
 
