@@ -67,7 +67,7 @@ def test_arrays_must_be_those_of_the_method(saved, method, tmp_path):
     name = max(arrays, key=lambda name: arrays[name].size)
     array = arrays[name]
     others = {
-        "an unknown": arrays | {"extra": np.zeros(3, np.float32)},
+        "unexpected array": arrays | {"extra": np.zeros(3, np.float32)},
         "no array": {key: value for key, value in arrays.items() if key != name},
         "shape": arrays | {name: array[..., None]},
         "instead of": arrays | {name: array.astype(np.float16)},

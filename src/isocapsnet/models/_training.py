@@ -56,7 +56,7 @@ class Adam:
     def __init__(
         self, parameters: Iterable[Tensor], learning_rate: float, weight_decay: float, *, decoupled: bool = True
     ) -> None:
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.parameters = list(parameters)
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
 
