@@ -68,16 +68,16 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move the parameters that have a gradient."""
-        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
-        for new in (parameter for parameter in moved if parameter not in self.moments):
+        gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
+        for new in gradients.keys() - self.moments.keys():
             # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
             # the system after every batch.
             self.moments[new] = torch.zeros_like(new), torch.zeros_like(new), torch.zeros((), device=new.device)
         means, squares, n_steps = (
-            list(column) for column in zip(*(self.moments[parameter] for parameter in moved), strict=True)
+            list(column) for column in zip(*(self.moments[parameter] for parameter in gradients), strict=True)
         )
         (adamw if self.decoupled else adam)(
-            moved, [parameter.grad for parameter in moved], means, squares, [], n_steps,
+            list(gradients), list(gradients.values()), means, squares, [], n_steps,
             fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
