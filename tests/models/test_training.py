@@ -118,6 +118,9 @@ def test_verbose_prints_one_line_per_epoch(capsys):
 
 @pytest.mark.parametrize("bytes_in_memory", [0, 10**9])
 def test_training_ends_with_the_weights_of_the_best_epoch(monkeypatch, bytes_in_memory):
+    files = []
+    temporary_file = _training.TemporaryFile
+    monkeypatch.setattr(_training, "TemporaryFile", lambda: files.append(temporary_file()) or files[-1])
     monkeypatch.setattr(_training, "_WEIGHTS_IN_MEMORY", bytes_in_memory)
     module = make_module()
     snapshots = Snapshots(module)
@@ -125,6 +128,7 @@ def test_training_ends_with_the_weights_of_the_best_epoch(monkeypatch, bytes_in_
     _, history = run(module, validation=make_store(30, seed=1), **settings)
     best = int(np.argmin([row["valid_loss"] for row in history]))
     assert len(history) - best == 4  # three epochs without a lower loss
+    assert [file.closed for file in files] == ([True] if bytes_in_memory == 0 else [])
     for name, tensor in module.state_dict().items():
         assert_array_equal(tensor, snapshots.states[best][name])
 

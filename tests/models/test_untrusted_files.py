@@ -67,7 +67,7 @@ def test_arrays_must_be_those_of_the_method(saved, method, tmp_path):
     name = max(arrays, key=lambda name: arrays[name].size)
     array = arrays[name]
     others = {
-        "an unknown": arrays | {"extra": np.zeros(3, np.float32)},
+        "unexpected array": arrays | {"extra": np.zeros(3, np.float32)},
         "no array": {key: value for key, value in arrays.items() if key != name},
         "shape": arrays | {name: array[..., None]},
         "instead of": arrays | {name: array.astype(np.float16)},
@@ -90,7 +90,7 @@ def test_weights_that_are_not_finite_are_refused(saved, method, value, tmp_path)
 def test_weights_too_large_to_compute_with_give_no_probabilities_rather_than_wrong_ones(saved, tmp_path):
     content, arrays = saved["cnn"]
     huge = {name: np.full_like(array, 1e30) for name, array in arrays.items()}
-    with pytest.raises(InputError, match="no probabilities"):
+    with pytest.raises(InputError, match="probabilities of graph 0"):
         load_model(write(tmp_path / "model", content, huge)).predict_proba(make_data()[0])
 
 

@@ -56,7 +56,7 @@ class Adam:
     def __init__(
         self, parameters: Iterable[Tensor], learning_rate: float, weight_decay: float, *, decoupled: bool = True
     ) -> None:
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.parameters = list(parameters)
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
 
@@ -68,16 +68,16 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move the parameters that have a gradient."""
-        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
-        for new in (parameter for parameter in moved if parameter not in self.moments):
+        gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
+        for new in gradients.keys() - self.moments.keys():
             # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
             # the system after every batch.
             self.moments[new] = torch.zeros_like(new), torch.zeros_like(new), torch.zeros((), device=new.device)
         means, squares, n_steps = (
-            list(column) for column in zip(*(self.moments[parameter] for parameter in moved), strict=True)
+            list(column) for column in zip(*(self.moments[parameter] for parameter in gradients), strict=True)
         )
         (adamw if self.decoupled else adam)(
-            moved, [p.grad for p in moved if p.grad is not None], means, squares, [], n_steps,
+            list(gradients), list(gradients.values()), means, squares, [], n_steps,
             fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
