@@ -130,6 +130,23 @@ class BrainGraphs:
         return int(self.adjacency.shape[1] if self.adjacency is not None else (self.time_series or ())[0].shape[1])
 
     @property
+    def X(self) -> NDArray[Any]:  # noqa: N802
+        """What a pipeline is fitted to: the adjacency, else an object array ``(n_graphs,)`` of time series.
+
+        A time series is an array ``(n_times, n_nodes)``; their lengths may differ.
+        """
+        if self.adjacency is not None:
+            return self.adjacency
+        series = np.empty(len(self), dtype=object)
+        series[:] = self.time_series
+        return series
+
+    @property
+    def is_time_series(self) -> bool:
+        """Whether there are time series only, from which a first step of a pipeline makes graphs."""
+        return self.adjacency is None
+
+    @property
     def covariates(self) -> pd.DataFrame | None:
         """A copy of the covariates ``(n_graphs, n_covariates)``, indexed by subject."""
         frame: pd.DataFrame | None = self.__dict__["_covariates"]
