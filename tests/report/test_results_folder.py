@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from isocapsnet._files import DamagedError
 from isocapsnet.cli import main
 from isocapsnet.cli._explanations import collect_reconstructions
 from isocapsnet.cli._results_folder import find_sweep, read_results
 from isocapsnet.evaluation import Store
 from isocapsnet.evaluation.artifacts import read_templates
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.report.content import Content, Fit, Method
 from isocapsnet.report.gallery import sweep
 from isocapsnet.report.page import render

@@ -14,6 +14,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from isocapsnet._files import DamagedError, write_whole
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.cli._display import audit_table, escape, make_console, results_table
@@ -32,7 +33,6 @@ from isocapsnet.cli.data import READING, open_graphs
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.collection import collect, merge
-from isocapsnet.evaluation.files import DamagedError, write_whole
 from isocapsnet.evaluation.jobs import Method
 from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.plan import Plan

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._files import DamagedError
 from isocapsnet._validation import InputError
 from isocapsnet.cli._explanations import add_explanations
 from isocapsnet.cli._study import DataCopies
@@ -15,7 +16,6 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
 from isocapsnet.evaluation.collection import collect
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.output import read_context, results_json
 from isocapsnet.evaluation.results import group_of, tabulate

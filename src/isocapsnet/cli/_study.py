@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._files import naming, set_aside
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.labels import is_missing
 from isocapsnet.evaluation.failures import printable
-from isocapsnet.evaluation.files import naming, set_aside
 from isocapsnet.evaluation.naming import digest_of
 from isocapsnet.evaluation.records import check_truth
 from isocapsnet.evaluation.study import DataSource, Study

@@ -13,8 +13,8 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._files import DamagedError, full_disk, naming, read_json
 from isocapsnet.evaluation.failures import describe_failure
-from isocapsnet.evaluation.files import DamagedError, full_disk, naming, read_json
 
 MODEL_FILE = "model.safetensors"
 _HISTORY, _TEMPLATES, _WARNINGS = "history.json", "templates.npz", "warnings.json"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from isocapsnet._files import DamagedError, naming
 from isocapsnet.evaluation.artifacts import check_artifacts
-from isocapsnet.evaluation.files import DamagedError, naming
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.records import find_disagreement
 from isocapsnet.evaluation.results import group_records

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from isocapsnet._files import DamagedError, read_json, write_whole
 from isocapsnet._safe_text import spreadsheet_safe
-from isocapsnet.evaluation.files import DamagedError, read_json, write_whole
 from isocapsnet.evaluation.results import MethodResult, Table
 from isocapsnet.evaluation.statistics import METRICS, wilson_interval
 

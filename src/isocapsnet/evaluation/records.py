@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from isocapsnet._files import DamagedError
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.failures import cut
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.naming import canonical_json, digest_of
 from isocapsnet.evaluation.protocol import Protocol

@@ -24,9 +24,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from isocapsnet._files import DamagedError, read_json, set_aside, write_whole
 from isocapsnet.evaluation.artifacts import check_artifacts
 from isocapsnet.evaluation.failures import printable
-from isocapsnet.evaluation.files import DamagedError, read_json, set_aside, write_whole
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.naming import canonical_json, digest_of
 from isocapsnet.evaluation.records import Record, check_error, check_fold, check_record, seal

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._files import DamagedError
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.artifacts import read_arrays
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.explain.attribution import is_network
 from isocapsnet.explain.explanation import Explanation, Templates, explain
 

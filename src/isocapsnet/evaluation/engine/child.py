@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from isocapsnet._files import full_disk
 from isocapsnet.evaluation.failures import describe_failure
-from isocapsnet.evaluation.files import full_disk
 from isocapsnet.evaluation.jobs import Task, run_job
 
 _PR_SET_PDEATHSIG = 1

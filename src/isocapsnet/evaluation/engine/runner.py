@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from isocapsnet._files import DamagedError
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.child import attempt
@@ -16,7 +17,6 @@ from isocapsnet.evaluation.engine.executors import InProcessExecutor
 from isocapsnet.evaluation.engine.memory import can_watch_memory
 from isocapsnet.evaluation.engine.worker import Limits, run_in_child
 from isocapsnet.evaluation.failures import describe_failure
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.jobs import Job, Task, describe_fold
 from isocapsnet.evaluation.store import Store
 

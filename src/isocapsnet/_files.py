@@ -1,4 +1,4 @@
-"""Files of a results folder: read with care, written whole or not at all."""
+"""Files read with care, written whole or not at all (leaf module)."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ def read_json(path: Path) -> Any:
             raise DamagedError(f"has {status.st_size / 1e9:.0f} GB, more than any file of a benchmark")
         text = path.read_bytes().decode()
         content = json.loads(text, parse_constant=_refuse)
-        if "\\ud" in text or "\\uD" in text:  # half a character cannot be written or shown again
+        if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded
             json.dumps(content, ensure_ascii=False).encode()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(path) from error
@@ -51,17 +51,19 @@ def _refuse(constant: str) -> NoReturn:
     raise DamagedError(f"holds {constant}")
 
 
-def write_whole(path: Path, content: bytes, partial_folder: Path | None = None) -> None:
-    """Write beside the target, then replace it: a reader sees the old file or the new one, never a part.
+@contextmanager
+def replacing(path: Path, partial_folder: Path | None = None) -> Iterator[Path]:
+    """Yield the path of a partial file that replaces ``path`` when the block ends without an error.
 
-    An error of the operating system names the target.
+    A reader sees the old file or the new one, never a part. The partial file is in ``partial_folder`` (default: beside
+    the target, on the same disk). An error of the operating system names the target.
     """
     folder = partial_folder or path.parent
     partial = folder / f".{path.name}.{uuid4().hex}"
     for needed in {folder, path.parent}:
         needed.mkdir(parents=True, exist_ok=True)
     try:
-        partial.write_bytes(content)
+        yield partial
         partial.replace(path)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
@@ -69,11 +71,17 @@ def write_whole(path: Path, content: bytes, partial_folder: Path | None = None) 
         partial.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, content: bytes, partial_folder: Path | None = None) -> None:
+    """Write ``content`` into a file through :func:`replacing`."""
+    with replacing(path, partial_folder) as partial:
+        partial.write_bytes(content)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an error of the operating system the name of what was being written, where it has none.
+    """Name ``path`` in an error of the operating system that names no file.
 
-    So is a full disk that other code has made into an error of its own.
+    A full disk that other code reports as an error of its own is raised as an error of the operating system.
     """
     try:
         yield
@@ -94,22 +102,22 @@ def full_disk(error: BaseException | None) -> OSError | None:
 
 
 def set_aside(path: Path, folder: Path, *, as_copy: bool = False) -> Path | None:
-    """Move a file, link or folder (or copy a file) into ``folder`` under its own name, numbered where that is taken.
+    """Move a file, link or folder (or copy a file) into ``folder``; add a number to its name if the name is taken.
 
-    Nothing is overwritten. None when somebody else moved it first.
+    Nothing is overwritten. Returns None if another process moved it first.
     """
     folder.mkdir(parents=True, exist_ok=True)
     is_folder = path.is_dir() and not path.is_symlink()
     for number in count(1):
-        place = folder / (path.name if number == 1 else f"{path.name}.{number}")
+        target = folder / (path.name if number == 1 else f"{path.name}.{number}")
         try:
-            place.mkdir() if is_folder else place.touch(exist_ok=False)  # the name is ours from here on
+            target.mkdir() if is_folder else target.touch(exist_ok=False)  # reserves the name
         except FileExistsError:
             continue
         try:
-            shutil.copyfile(path, place) if as_copy else path.replace(place)
+            shutil.copyfile(path, target) if as_copy else path.replace(target)
         except FileNotFoundError:
-            place.rmdir() if is_folder else place.unlink()
+            target.rmdir() if is_folder else target.unlink()
             return None
-        return place
+        return target
     raise AssertionError
