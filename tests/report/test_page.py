@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocapsnet.evaluation.statistics import roc_auc
+from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.report.content import Content, Reconstructions
 from isocapsnet.report.cortex import cortex_outline
 from isocapsnet.report.embedding import embed

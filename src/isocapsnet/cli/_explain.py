@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from isocapsnet import __version__
+from isocapsnet._fitting import open_for_model
+from isocapsnet._planning import adjacency_of
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.cli._display import escape, make_console
 from isocapsnet.cli._explanations import collect_reconstructions
 from isocapsnet.cli.data import READING
-from isocapsnet.cli.models import adjacency_of, open_for_model
 from isocapsnet.cli.report import writing
 from isocapsnet.datasets.formats.tables import read_table
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -56,7 +57,7 @@ def run_explain(model: Path, data: str, out: Path, options: Mapping[str, Any]) -
     estimator = load_model(model)
     if not is_network(estimator):
         raise InputError(f"{model} holds {type(estimator).__name__}, which is no network; only networks are explained.")
-    graphs = open_for_model(estimator, data, {name: options[name] for name in READING})
+    estimator, graphs = open_for_model(estimator, data, {name: options[name] for name in READING})
     X, labels, subjects = _known_graphs(estimator, model, data, graphs)
     networks = _read_networks(options["networks"], graphs.n_nodes)
     attribution, n_folds, seed = options["attribution"], options["folds"], options["seed"]

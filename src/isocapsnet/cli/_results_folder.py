@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._data_copies import DataCopies
 from isocapsnet._files import DamagedError
 from isocapsnet._validation import InputError
 from isocapsnet.cli._explanations import add_explanations
-from isocapsnet.cli._study import DataCopies
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
@@ -134,7 +134,7 @@ def _find_data(copies: DataCopies, digest: str, notes: list[str]) -> BrainGraphs
     found = copies.find(digest)
     notes += copies.problems
     if found is not None:
-        return found[0]
+        return found.data
     if not copies.problems:
         notes.append("The folder holds no copy of the data, so subjects and regions have numbers instead of names.")
     return None

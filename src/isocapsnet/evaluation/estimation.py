@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import Preparation
-from isocapsnet.evaluation.statistics import roc_auc
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 

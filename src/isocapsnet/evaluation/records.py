@@ -1,7 +1,7 @@
-"""What a record and an error file must hold. Whatever does not hold it is not used.
+"""The content of records and error files; files with other content are not used.
 
-Every record carries the sha256 of its content, so that a changed digit is noticed. Its schema, shapes and ranges are
-checked all the same: another program may have written it.
+Every record has the sha256 of its content, so that a changed digit is noticed. Its schema, shapes and ranges are
+checked as well, because another program may have written it.
 """
 
 from collections import Counter
@@ -9,12 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from isocapsnet._files import DamagedError
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.failures import cut
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.naming import canonical_json, digest_of
-from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.protocol import PROTOCOLS, Protocol
+from isocapsnet.evaluation.samples import Samples
 
 Record = dict[str, Any]
 
@@ -48,7 +51,8 @@ def check_record(content: Any) -> Record:
     """A sealed record without its seal, or DamagedError."""
     has_sites = isinstance(content, dict) and "sites" in content
     record, job = _open(content, _RECORD | ({"sites": dict} if has_sites else {}))
-    _require(has_sites == (job.protocol["name"] == "leave-site-out"), "lacks its sites, or has some without reason")
+    keeps_sites = PROTOCOLS[job.protocol["name"]].keeps_sites
+    _require(has_sites == keeps_sites, "lacks its sites" if keeps_sites else "names sites, but its folds are not sites")
     n_classes, n_test = len(record["classes"]), len(record["test"])
     _require(n_classes > 1, f"names {n_classes} classes")
     named = all(isinstance(name, str | int | float) for name in record["classes"])
@@ -85,12 +89,14 @@ def check_fold(record: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         _require(record[name] == value, f"differs from the plan in its {name}")
 
 
-def check_truth(record: Mapping[str, Any], labels: Sequence[int], classes: Sequence[Any]) -> None:
-    """Refuse a record whose labels are not those of the data: ``labels`` has a code per graph, -1 for none."""
-    _require(record["classes"] == list(classes), "names other classes than the data")
-    _require(max(record["test"]) < len(labels), f"tests a graph that is not among the {len(labels)} of the data")
-    _require([labels[index] for index in record["test"]] == record["labels"], "has other labels than the data")
-    n_labelled = sum(label >= 0 for label in labels)
+def check_truth(record: Mapping[str, Any], samples: Samples) -> None:
+    """Refuse a record whose labels are not those of the data."""
+    _require(record["classes"] == samples.class_names, "names other classes than the data")
+    _require(max(record["test"]) < len(samples), f"tests a graph that is not among the {len(samples)} of the data")
+    labels = samples.labels[record["test"]]
+    expected = np.where(labels < 0, -1, np.searchsorted(samples.classes, labels)).tolist()
+    _require(record["labels"] == expected, "has other labels than the data")
+    n_labelled = len(samples.labelled)
     _require(record["n_train"] + len(record["test"]) <= n_labelled, f"has more graphs than the {n_labelled} labelled")
 
 
@@ -139,10 +145,10 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 def _read_job(content: Record) -> Job:
     _typed(content, _JOB, "has a job that")
     try:
-        known = asdict(Protocol(**content["protocol"])) == content["protocol"]
+        is_supported = asdict(Protocol(**content["protocol"])) == content["protocol"]
     except (TypeError, ValueError):
-        known = False
-    _require(known, "has a protocol that this version does not know")
+        is_supported = False
+    _require(is_supported, "has a protocol that this version does not support")
     for step in content["preparation"]:
         _require(isinstance(step, dict) and _are(_typed(step, _STEP, "has a step that")["columns"], str), "has no step")
     _require(_are(content["space"].values(), list), "has a search space without values")
@@ -152,9 +158,9 @@ def _read_job(content: Record) -> Job:
 def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
     """``content`` when it has the fields of the schema with their types, numbers and texts of a possible size."""
     missing = [name for name in schema if name not in content]
-    unknown = [name for name in content if name not in schema]
+    unexpected = [name for name in content if name not in schema]
     _require(not missing, f"{prefix} lacks {missing[0] if missing else ''}".strip())
-    _require(not unknown, f"{prefix} has the unknown field {cut(repr(unknown[:1]), 60)}".strip())
+    _require(not unexpected, f"{prefix} has the unexpected field {cut(repr(unexpected[:1]), 60)}".strip())
     for name, kind in schema.items():
         value = content[name]
         fits = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)

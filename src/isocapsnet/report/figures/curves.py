@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isocapsnet.evaluation.statistics import roc_auc, wilson_interval
+from isocapsnet.evaluation.metrics import roc_auc
+from isocapsnet.evaluation.statistics import wilson_interval
 from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, class_colours, new_figure, styled
 
 if TYPE_CHECKING:
