@@ -176,7 +176,7 @@ def sweep(
     """
     name, values = _read_param(param)
     base = list_one_method(method)
-    runtime = {key: options.get(key) for key in ("device", "use_unlabeled") if options.get(key)}
+    runtime: dict[str, Any] = {key: options.get(key) for key in ("device", "use_unlabeled") if options.get(key)}
     methods = [make_method(base.name, {**base.parameters, name: value}, **runtime) for value in values]
     options.setdefault("command", describe_call("sweep", data, {"method": method, "param": param, **options}))
     results = benchmark(data, methods, **{"save_models": False, **options})

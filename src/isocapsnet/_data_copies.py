@@ -69,6 +69,11 @@ class DataCopies:
             self._found[digest] = next((samples for samples in views if samples.digest == digest), None)
         return self._found[digest]
 
+    def find_data(self, digest: str) -> BrainGraphs | None:
+        """The same without the grouping."""
+        samples = self.find(digest)
+        return samples.data if samples is not None and isinstance(samples.data, BrainGraphs) else None
+
     def check(self, record: Mapping[str, Any]) -> None:
         """Refuse a record (DamagedError) whose labels differ from those of the data, if there is a copy."""
         samples = self.find(record["job"]["dataset"])

@@ -105,11 +105,11 @@ def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
 
 def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:
     """Graphs ``(n_graphs, n_nodes, n_nodes)``; time series become correlations, for which nothing is fitted."""
-    if not graphs.is_time_series:
-        return graphs.X
+    if graphs.adjacency is not None:
+        return graphs.adjacency
     from isocapsnet.datasets.connectivity import TimeSeriesConnectivity
 
-    return TimeSeriesConnectivity().fit(graphs.X).transform(graphs.X)
+    return TimeSeriesConnectivity().fit(graphs.time_series or ()).transform(graphs.time_series or ())
 
 
 def open_for_benchmark(data: Any, options: Options, reading: Mapping[str, Any]) -> BrainGraphs:

@@ -9,7 +9,6 @@ from typing import Any
 from isocapsnet._data_copies import DataCopies, publish
 from isocapsnet._results import Results, describe_call
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.collection import Collection, collect, merge
 from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.results import tabulate
@@ -64,8 +63,7 @@ def _make_results(
     dataset, protocol, preparation = json.loads(group)
     records, errors = found.records.get(group, []), found.errors.get(group, [])
     summary = tabulate(records, errors)
-    samples = copies.find(dataset)
-    data = samples.data if samples is not None and isinstance(samples.data, BrainGraphs) else None
+    data = copies.find_data(dataset)
     repeats = 1 + max(item["job"]["repeat"] for item in [*records, *errors])
     context = {
         "passport": {"name": dataset, "digest": dataset},

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_toys import Logistic, Prior, make_study, toy_method, toy_record, toy_source
+from benchmark_toys import Logistic, Prior, make_samples, toy_method, toy_record, toy_source
 from click.testing import CliRunner, Result
 from damage import FEW, KINDS
 
+from isocapsnet._data_copies import DataCopies
 from isocapsnet.cli import main
 from isocapsnet.cli._results_folder import read_results
-from isocapsnet.cli._study import DataCopies
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import InProcessExecutor, Job, Plan, Protocol, Store, run
@@ -205,7 +205,7 @@ def test_a_record_of_other_splits_is_computed_again(tmp_path: Path) -> None:
     store.save(first.job, record)
     with pytest.warns(UserWarning, match=first.job.key):
         run(plan.tasks(tmp_path), store, InProcessExecutor())
-    expected = describe_fold(make_study(), first.job)
+    expected = describe_fold(make_samples(), first.job)
     loaded = Store(tmp_path).load(first.job)
     assert loaded is not None and loaded["test"] == expected["test"]
 
@@ -288,8 +288,7 @@ def test_a_whole_batch_that_cannot_be_read_is_computed_again(tmp_path: Path) -> 
 
 def test_a_record_in_the_batch_of_another_hundred_is_not_used(tmp_path: Path) -> None:
     jobs, path = _batch(tmp_path)
-    stranger = batch_key(jobs[0]).replace("a", "b")[:64]
-    other = path.with_name(stranger)
+    other = path.with_name(f"{batch_key(jobs[0]).replace('a', 'b')}.json")
     shutil.copyfile(path, other)
     path.unlink()
     assert list(Store(tmp_path).records()) == []
@@ -329,9 +328,9 @@ ARTIFACTS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _flip_byte(path: Path, place: int) -> None:
+def _flip_byte(path: Path, index: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1
+    content[index] ^= 1
     path.write_bytes(content)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from isocapsnet import MODELS, InputError, make_planted_graphs
-from isocapsnet.evaluation.jobs import Method, Task, run_job
-from isocapsnet.evaluation.naming import digest_of
-from isocapsnet.evaluation.plan import Plan
-from isocapsnet.evaluation.study import DataSource, Study
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation.jobs import Task, run_job
+from isocapsnet.evaluation.plan import MethodSpec, Plan
+from isocapsnet.evaluation.samples import DataSource
 from isocapsnet.explain.artifacts import read_explanation, save_explanation, write_explanation
 from isocapsnet.explain.contrasts import separation
 from isocapsnet.explain.explanation import Explanation, Templates, explain, region_coverage
@@ -139,9 +139,9 @@ def test_missing_and_damaged_files_are_said_in_one_sentence(study: Fits, tmp_pat
 # -- in a benchmark -----------------------------------------------------------------------------------------------
 
 
-def load_planted(seed: int) -> Study:
+def load_planted(seed: int) -> BrainGraphs:
     planted = make_planted_graphs(36, 8, kernel_size=3, random_state=seed)
-    return Study(planted.graphs, planted.labels, digest_of(["planted", seed]), class_names=["control", "patient"])
+    return BrainGraphs(planted.graphs, planted.labels, label_names=["control", "patient"])
 
 
 def fail(*arguments: Any) -> None:
@@ -151,10 +151,10 @@ def fail(*arguments: Any) -> None:
 def _tasks(folder: Path, explain: str | None) -> list[Task]:
     parameters = {"max_epochs": 3, "kernel_size": 3, "decoder_sizes": (8,), "random_state": 0}
     methods = (
-        Method("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters=parameters),
-        Method("constant", "isocapsnet.models.yardsticks:ConstantClassifier"),
+        MethodSpec("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters=parameters),
+        MethodSpec("constant", "isocapsnet.models.yardsticks:ConstantClassifier"),
     )
-    source = DataSource(f"{__name__}:load_planted", digest_of(["planted", 0]), {"seed": 0})
+    source = DataSource(f"{__name__}:load_planted", load_planted(0).digest(), {"seed": 0})
     return Plan(source, methods, repeats=1, permutations=1, explain=explain).tasks(folder)
 
 

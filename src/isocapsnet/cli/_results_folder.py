@@ -131,10 +131,10 @@ def _matches(group: str, saved: Mapping[str, Any]) -> bool:
 
 def _find_data(copies: DataCopies, digest: str, notes: list[str]) -> BrainGraphs | None:
     """The run's copy of the data with this digest; None, with a note, where it is not there."""
-    found = copies.find(digest)
+    found = copies.find_data(digest)
     notes += copies.problems
     if found is not None:
-        return found.data
+        return found
     if not copies.problems:
         notes.append("The folder holds no copy of the data, so subjects and regions have numbers instead of names.")
     return None

@@ -26,7 +26,8 @@ class Identity(NamedTuple):
     details: str
 
 
-class Summary(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Summary:
     """One record, summarised. All records of a large benchmark may not fit into memory, their summaries do.
 
     ``scores`` has all metrics for the data as given, and ROC AUC alone for permutations and audits. ``counts``
