@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocapsnet import MODELS, open_results
+from isocapsnet import MODELS, Results, open_results
+from isocapsnet.evaluation import tabulate
 from tests.report.toys import make_data
 
 
@@ -37,4 +38,4 @@ def test_results_show_each_method_with_interval_and_verdict_the_best_first(toy_f
 
 
 def test_results_without_any_method_are_an_empty_table() -> None:
-    assert "<tbody></tbody>" in tabulate([])._repr_html_()
+    assert "<tbody></tbody>" in Results(tabulate([]), {})._repr_html_()
