@@ -43,7 +43,7 @@ _SITES = {"tested": list, "too_small": list, "n_subjects": int}
 
 
 def seal(content: Mapping[str, Any]) -> Record:
-    """A record or an error with the digest of its content."""
+    """A record or an error with the sha256 of its content."""
     return {**content, _SEAL: digest_of(content)}
 
 
@@ -56,13 +56,13 @@ def check_record(content: Any) -> Record:
     n_classes, n_test = len(record["classes"]), len(record["test"])
     _require(n_classes > 1, f"names {n_classes} classes")
     named = all(isinstance(name, str | int | float) for name in record["classes"])
-    _require(named and _differ(record["classes"]), "has classes without names of their own")
-    _require(record["n_train"] > 0, "was trained on nothing")
+    _require(named and _differ(record["classes"]), "has classes without unique names")
+    _require(record["n_train"] > 0, "has no training graphs")
     _require(n_test > 0 and _are(record["test"], int) and min(record["test"]) >= 0, "has no test indices")
     _require(_differ(record["test"]), "names a test graph twice")
     _require(len(record["labels"]) == n_test, f"has {len(record['labels'])} labels of {n_test} test graphs")
-    _require(_are(record["labels"], int), "has labels that are no codes")
-    _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels of no class")
+    _require(_are(record["labels"], int), "has labels that are not integers")
+    _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels that are not classes")
     _check_probabilities(record["probabilities"], n_test, n_classes)
     _check_settings(record["settings"], job)
     _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
@@ -101,9 +101,9 @@ def check_truth(record: Mapping[str, Any], samples: Samples) -> None:
 
 
 def find_disagreement(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Key to reason of records that disagree with most others about the classes or about who was tested in a fold.
+    """Key to reason of the records that disagree with most others about the classes or the test graphs of a fold.
 
-    All methods see the same folds. Where no majority says what a fold was, none of its records can be used.
+    All methods have the same folds. Without a majority for a fold, none of its records is used.
     """
     items = list(records)
     views = {
@@ -130,14 +130,14 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
     """A record or error that is typed, sealed and of its job, without the seal; and that job."""
     try:
         _require(_is_shallow(content, _DEEPEST), "is nested too deeply")
-        _require(isinstance(content, dict), "is no record")
+        _require(isinstance(content, dict), "is not a record")
         inner = {name: value for name, value in content.items() if name != _SEAL}
         _require(_SEAL in content, "has no checksum: it was edited, or written by another version")
         _typed(inner, schema, "")
         job = _read_job(inner["job"])
         _require(job.key == inner["key"], "has a key that is not that of its job")
-        _require(digest_of(inner) == content[_SEAL], "was changed after it was written: its checksum is another")
-    except InputError as error:  # the content has no canonical form
+        _require(digest_of(inner) == content[_SEAL], "was changed after it was written: its checksum differs")
+    except InputError as error:  # the content has no canonical JSON
         raise DamagedError("holds numbers that are not finite") from error
     return inner, job
 
@@ -156,7 +156,7 @@ def _read_job(content: Record) -> Job:
 
 
 def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
-    """``content`` when it has the fields of the schema with their types, numbers and texts of a possible size."""
+    """``content`` if it has the fields and types of the schema, with numbers and texts of a plausible size."""
     missing = [name for name in schema if name not in content]
     unexpected = [name for name in content if name not in schema]
     _require(not missing, f"{prefix} lacks {missing[0] if missing else ''}".strip())
@@ -176,7 +176,7 @@ def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> No
     _require(len(rows) == n_test, f"has {len(rows)} rows of probabilities for {n_test} test graphs")
     for row in rows:
         _require(isinstance(row, list) and len(row) == n_classes, f"has a row that is not of {n_classes} probabilities")
-        _require(_are(row, int | float) and min(row) >= 0, "has probabilities that are none")
+        _require(_are(row, int | float) and min(row) >= 0, "has values that are not probabilities")
         _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
 
 
