@@ -101,7 +101,8 @@ class Results:
         Columns: ``method``, ``repeat``, ``fold``, ``subject``, ``label``, ``prediction`` and ``p_<class>``, the
         probability of each class.
         """
-        return pd.concat(self._prediction_frames(), ignore_index=True)
+        frames = list(self._prediction_frames())
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def _prediction_frames(self) -> Iterator[pd.DataFrame]:
         stores = [Store(folder) for folder in self.folders]
