@@ -9,7 +9,7 @@ import pytest
 
 from isocapsnet._validation import InputError
 from isocapsnet.report import figures
-from isocapsnet.report.figures.brain import is_heavy_tailed, strongest_edges
+from isocapsnet.report.figures.brain import edges_to_draw, is_heavy_tailed
 from isocapsnet.report.figures.style import NEGATIVE, PALETTE, POSITIVE, colours_of, markers_of
 
 INTERVALS = [[0.6, 0.5, 0.7], [0.8, 0.7, 0.9], [0.5, 0.5, 0.5]]
@@ -106,6 +106,17 @@ def test_roc_of_a_perfect_and_of_a_reversed_fold_averages_to_chance() -> None:
     assert "ROC, mean AUC 0.500" in texts(figure)
 
 
+def test_roc_of_weighted_folds_has_their_weighted_mean() -> None:
+    labels = np.array([0, 0, 1, 1] * 2)
+    positive = np.array([0.1, 0.2, 0.8, 0.9, 0.9, 0.8, 0.2, 0.1])
+    probabilities = np.stack([1 - positive, positive], 1)
+    figure = figures.plot_roc(labels, probabilities, [0] * 4 + [1] * 4, ["no", "yes"], weights=[3, 1])
+    (mean,) = find(figure, "mean")
+    inside = (mean.get_xdata() > 0.01) & (mean.get_xdata() < 0.99)
+    assert np.asarray(mean.get_ydata())[inside] == pytest.approx(0.75)
+    assert "ROC, mean AUC 0.750" in texts(figure)
+
+
 def test_roc_beyond_two_classes_has_a_curve_per_class() -> None:
     labels = np.arange(30) % 3
     probabilities = 0.8 * np.eye(3)[labels] + 0.2 / 3
@@ -116,7 +127,7 @@ def test_roc_beyond_two_classes_has_a_curve_per_class() -> None:
 
 def test_roc_says_when_no_fold_has_two_classes() -> None:
     figure = figures.plot_roc([1, 1], [[0.2, 0.8], [0.4, 0.6]], [0, 1], ["no", "yes"])
-    assert any("undefined" in text for text in texts(figure))
+    assert any("not defined" in text for text in texts(figure))
 
 
 def test_calibration_bins_hold_observed_frequencies_and_count_a_subject_once() -> None:
@@ -212,10 +223,10 @@ def test_reconstruction_shows_input_and_output_of_each_subject_without_their_dia
 
 def test_drawn_edges_are_those_above_the_threshold_and_the_strongest_of_them_four_per_node() -> None:
     weak = np.array([[0, 1.0, 0.04], [1.0, 0, 0.06], [0.04, 0.06, 0]])
-    assert np.count_nonzero(np.triu(strongest_edges(weak, 0.05))) == 2
+    assert np.count_nonzero(np.triu(edges_to_draw(weak, 0.05))) == 2
     many = np.abs(np.random.default_rng(0).normal(1, 0.1, (60, 60)))
     many = np.triu(many, k=1) + np.triu(many, k=1).T
-    kept = strongest_edges(many, 0.05)
+    kept = edges_to_draw(many, 0.05)
     assert np.count_nonzero(np.triu(kept)) == 240
     assert kept[kept > 0].min() >= np.sort(many[np.triu_indices(60, k=1)])[-240]
 

@@ -33,7 +33,7 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.collection import collect, merge
 from isocapsnet.evaluation.files import DamagedError, write_whole
-from isocapsnet.evaluation.jobs import Method
+from isocapsnet.evaluation.jobs import Method, method_label
 from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.protocol import Protocol
@@ -117,7 +117,13 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     table = carry_out(plan, options, console)
     if table is None:
         return
-    write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions})
+    fixed = {key: value for key, value in methods[0].parameters.items() if key != name}
+    sweep = {
+        "method": method_label(base, fixed),
+        "parameter": name,
+        "values": [method.parameters[name] for method in methods],
+    }
+    write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions, "sweep": sweep})
     frame = _sweep_frame(table, plan, name, Store(options["out"]))
     write_whole(options["out"] / "sweep.csv", spreadsheet_safe(frame).to_csv(index=False).encode())
     console.print(_sweep_table(frame, title=escape(f"{passport['name']}: {method}, {_describe(plan)}")))
@@ -168,7 +174,7 @@ def _make_plan(
         permutations=options.get("permutations", 0),
         audits=_AUDITS if options.get("audit") else 0,
         save_model="isocapsnet:save_model" if options["save_models"] else None,
-        explain="isocapsnet.explain.artifacts:write_explanation" if options.get("explain") else None,
+        explain="isocapsnet.explain:write_explanation" if options.get("explain") else None,
     )
     return plan, data.passport
 

@@ -1,5 +1,31 @@
-"""From fitted networks to regions, stability and evidence.
+"""Explanations of fitted networks: templates, regions, stability and attribution of edges.
 
-``explanation.explain`` says what one fit shows on graphs it did not see, ``refits.explain_refits`` does so for refits
-on folds, and ``combine.combine`` turns several explanations into evidence cards with a verdict.
+:func:`explain` explains a network from refits on folds; :func:`explain_fit` explains a single fit, and :func:`combine`
+makes evidence cards from several of these. Names are imported on first use.
 """
+
+from importlib import import_module
+from typing import Any
+
+_MODULES = {
+    "EvidenceCard": "cards",
+    "Explanation": "explanation",
+    "FitExplanation": "fits",
+    "attribute_edges": "attribution",
+    "combine": "combination",
+    "explain": "explanation",
+    "explain_fit": "fits",
+    "explain_refits": "refits",
+    "randomization_check": "attribution",
+    "read_explanation": "storage",
+    "window_evidence": "windows",
+    "write_explanation": "storage",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,21 +1,18 @@
-"""Evidence cards: what a learned template shows, where, how strongly, and whether other fits show it too.
+"""Evidence cards: where a learned template matches, how well it separates the classes, and whether it is stable.
 
-Everything here is plain data that JSON can hold; :meth:`EvidenceCard.to_json` is what a report draws.
+Cards hold plain data; :meth:`EvidenceCard.to_json` is for files.
 """
 
 from dataclasses import asdict, dataclass
 from typing import Any
-
-#: What a card can say of its template.
-VERDICTS = ("stable", "not stable", "not assessed")
 
 
 @dataclass(frozen=True)
 class Effect:
     """Cohen's d on graphs that the fit did not see, with a 95 % interval.
 
-    Positive where evidence for a class is higher in graphs of that class, as it should be. The interval is the normal
-    approximation for as many subjects as there are: repeats of a cross-validation do not narrow it.
+    Positive if evidence for a class is higher in graphs of that class. The interval is the normal approximation for the
+    number of different subjects: repeats of a cross-validation do not make it narrower.
     """
 
     value: float
@@ -25,14 +22,14 @@ class Effect:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike something is in two fits, on average over pairs of fits.
+    """Similarity between fits, mean over pairs of fits.
 
     Attributes
     ----------
     value : float
         Mean correlation between fits.
     null : float
-        The 95th percentile of the same under the null hypothesis.
+        The 95th percentile under the null hypothesis.
     p_value : float
     """
 
@@ -43,9 +40,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Orientation:
-    """The permutation found most often in a window: template node ``permutation[a]`` lies on the window's a-th node.
+    """The most frequent permutation in a window: template node ``permutation[a]`` lies on the a-th node of the window.
 
-    ``share`` is the part of the graphs in which it was found.
+    ``share`` is the share of graphs with this permutation.
     """
 
     permutation: list[int]
@@ -61,8 +58,8 @@ class Window:
     row, column : int
         First nodes of the window.
     share : float
-        Part of the template's separation of the classes that arises here, negative where it works against the others;
-        the absolute shares of all windows sum to 1.
+        Part of the template's separation of the classes that comes from this window; negative if it is against the
+        true class. The absolute shares of all windows sum to 1.
     effect : Effect
         Of the evidence in this window.
     scores : list of float (n_classes,)
@@ -89,13 +86,13 @@ class Region:
     ----------
     node : int
     share : float
-        Part of the template's separation of the classes in the windows whose rows or columns contain the node; the
-        absolute shares of all nodes sum to 1.
+        Part of the template's separation of the classes that comes from windows whose rows or columns contain the
+        node. The absolute shares of all nodes sum to 1.
     effect : Effect
-        Of the evidence in these windows. Nodes are listed by their share in the same graphs, which flatters effects a
-        little; those of windows and templates are free of this.
+        Of the evidence in these windows. Nodes are selected by their share in the same graphs, so their effects are
+        slightly too large; those of windows and templates are not.
     n_fits : int
-        Fits in which the node is among the first ``kernel_size``.
+        Number of fits in which the node is among the ``kernel_size`` nodes with the largest share.
     favours : int
         The class in which the template matches better over this node.
     """
@@ -109,46 +106,43 @@ class Region:
 
 @dataclass(frozen=True)
 class EvidenceCard:
-    """What is known of one template over all fits.
+    """The evidence of one template over all fits.
 
     Attributes
     ----------
     template : int
-        Index in the first fit, to which the templates of the others were aligned.
-    matrix, matrix_deviation : list of lists (kernel_size, kernel_size)
-        Mean and standard deviation of the aligned templates, in scaled units; edges are signed.
+        Index in the first fit; the templates of the other fits were aligned to it.
+    matrix : list of lists (kernel_size, kernel_size)
+        Mean of the aligned templates, in scaled units; edges are signed.
     n_fits : int
-        Fits (folds x repeats) behind the card.
+        Number of fits (folds x repeats).
     n_left_out : int
-        Fits that cannot be compared: their templates have another size or number (tuning may choose so), or they
-        have fewer than two unseen graphs of a class.
+        Number of fits that cannot be compared: the size or number of their templates differs (tuning can choose it),
+        or they have fewer than two unseen graphs of a class.
     n_separating : int
-        Fits in which the template separates the classes of unseen graphs (p <= 0.05 each).
+        Number of fits in which the template separates the classes of unseen graphs (p <= 0.05 each).
     p_value : float
-        That nine of ten fits do so by chance, adjusted over the templates.
+        Combined over the fits and adjusted for the number of templates.
     separation : float
-        How far the template's evidence sets the classes apart, in units of the class score.
+        Mean evidence in the class minus mean evidence in the rest, in units of the class score.
     effect : Effect
         Of the template's whole evidence, mean over fits.
     places : Agreement or None
-        Of the separation by region between fits; None with too few fits.
+        Of the separation by region between fits; None for fewer than three fits.
     shape : Agreement or None
-        Of the template itself between fits, after alignment; None with too few fits.
+        Of the aligned templates between fits; None for fewer than three fits.
     windows : list of Window
-        The most influential first; chosen without looking at labels, so that their effects are not flattered.
+        The most influential first; labels play no part in this selection, so effects are not biased by it.
     regions : list of Region
         The largest share first.
-    region_shares : list of float (n_nodes,)
-        The share of every node.
     verdict : {"stable", "not stable", "not assessed"}
-        "not assessed" with fewer than three fits.
+        "not assessed" for fewer than three fits.
     sentence : str
-        The verdict with its reasons, for people.
+        The verdict with its reasons.
     """
 
     template: int
     matrix: list[list[float]]
-    matrix_deviation: list[list[float]]
     n_fits: int
     n_left_out: int
     n_separating: int
@@ -159,7 +153,6 @@ class EvidenceCard:
     shape: Agreement | None
     windows: list[Window]
     regions: list[Region]
-    region_shares: list[float]
     verdict: str
     sentence: str
 

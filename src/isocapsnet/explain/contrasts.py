@@ -1,4 +1,4 @@
-"""Classes against each other: the margin that is explained, how far it separates classes, effect sizes, permutations.
+"""Contrasts between classes: margins of class scores, separation of classes, effect sizes, permutations.
 
 With two classes there is one contrast, the second class against the first; with more there is one per class, that
 class against the rest.
@@ -35,8 +35,8 @@ def contrast_members(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.boo
 def contrast_weights(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Weights ``(n_graphs, n_contrasts)`` whose sum over graphs is "mean of the class minus mean of the rest".
 
-    A contrast with nobody on one side has weights 0. Weights are divided by the number of contrasts, so that the sum
-    over contrasts is their mean.
+    The weights of a contrast without graphs on one side are 0. Weights are divided by the number of contrasts, so
+    that the sum over contrasts is their mean.
     """
     members = contrast_members(codes, n_classes)
     inside, outside = members.sum(axis=0), (~members).sum(axis=0)
@@ -46,7 +46,7 @@ def contrast_weights(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.flo
 
 
 def separation(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """How much evidence sets classes apart: its mean in the class minus its mean in the rest, mean over contrasts.
+    """How well evidence separates the classes: its mean in the class minus its mean in the rest, mean over contrasts.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def separation(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int)
 def shuffled_separations(
     evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int, n_draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """:func:`separation` under ``n_draws`` random re-assignments of the labels to the graphs: ``(n_draws, ...)``."""
+    """:func:`separation` for ``n_draws`` random permutations of the labels: ``(n_draws, ...)``."""
     weights = contrast_weights(codes, n_classes)
     orders = np.random.default_rng(seed).permuted(np.tile(np.arange(len(codes)), (n_draws, 1)), axis=1)
     flat = np.asarray(evidence, dtype=np.float64).reshape(weights.size, -1)
@@ -81,7 +81,7 @@ def effect_size(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int
     Returns
     -------
     array (...)
-        0 where evidence does not vary or a contrast has fewer than two graphs on a side.
+        0 if evidence does not vary or a contrast has fewer than two graphs on one side.
     """
     members = contrast_members(codes, n_classes)
     effects = []

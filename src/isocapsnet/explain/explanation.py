@@ -1,212 +1,280 @@
-"""Everything that one fitted network shows on graphs it did not train on."""
+"""The explanation of a network: what all of its fits show together, as tables and files."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import mode
 
-from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_graphs
-from isocapsnet.explain.attribution import attribute_edges, is_network, randomization_check
-from isocapsnet.explain.contrasts import effect_size, separation
-from isocapsnet.explain.windows import find_layer, window_evidence
+from isocapsnet import __version__
+from isocapsnet._safe_text import spreadsheet_safe
+from isocapsnet._validation import InputError
+from isocapsnet.explain.attribution import is_network, sum_over_networks, sum_over_regions
+from isocapsnet.explain.cards import EvidenceCard
+from isocapsnet.explain.combination import combine
+from isocapsnet.explain.fits import FitExplanation, explain_fit
+from isocapsnet.explain.refits import explain_refits
+from isocapsnet.explain.storage import save_explanation
 
-# Graphs per class that are kept with their reconstructions, for people to look at.
-_EXAMPLES = 6
-# Graphs on which attributions are compared with those of an untrained network.
-_CHECKED = 32
+_LISTED_EDGES = 100
 
 
 @dataclass(frozen=True)
-class Templates:
-    """What the templates of an isomorphic network find in graphs it did not train on.
-
-    Evidence is a window's contribution to the margin of the class scores (:mod:`isocapsnet.explain.windows`); with two
-    classes there is one contrast, the second class against the first, else one per class.
+class Reconstructions:
+    """Reconstructions of graphs that the fits did not train on, each subject once.
 
     Attributes
     ----------
-    matrices : array (n_templates, k, k)
-        In scaled units.
-    stride : int
-        Window [s, t] covers rows ``s * stride`` to ``s * stride + k - 1`` and columns ``t * stride`` to ...
-    template_evidence : array (n_graphs, n_contrasts, n_templates)
-        Of the whole template.
-    region_evidence : array (n_graphs, n_contrasts, n_templates, n_nodes)
-        Of the windows whose rows or columns contain the node: their sum along the other side, mean over the window
-        positions that contain the node (a node at the border lies in fewer).
-    unattributed : array (n_graphs, n_contrasts)
-        The part of the margin that belongs to no window.
-    window_separation : array (n_templates, n, n)
-        Mean evidence in the class minus mean evidence in the rest; sums to the separation of the template.
-    window_effect : array (n_templates, n, n)
-        Cohen's d of the evidence.
-    window_influence : array (n_templates, n, n)
-        Standard deviation of the evidence: where the network looks, whatever the labels are.
-    class_evidence : array (n_classes, n_templates, n, n)
-        Mean evidence (of the first contrast for two classes, of the class's own else) over the graphs of a class.
-    class_scores : array (n_classes, n_templates, n, n)
-        Mean match score over the graphs of a class, 1 at a perfect match.
-    orientation : array (n_classes, n_templates, n, n), int
-        The permutation found most often, as a row of ``itertools.permutations(range(k))``.
-    orientation_share : array (n_classes, n_templates, n, n)
-        The part of the graphs in which it was found.
+    subjects : sequence of str (n_graphs,)
+    labels : array (n_graphs,)
+    inputs, outputs : array (n_graphs, n_nodes, n_nodes)
+        Graphs and their reconstructions, in original units.
+    n_available : int
+        Number of test graphs, of which these are a part.
     """
 
-    matrices: NDArray[np.float32]
-    stride: int
-    template_evidence: NDArray[np.float32]
-    region_evidence: NDArray[np.float32]
-    unattributed: NDArray[np.float32]
-    window_separation: NDArray[np.float32]
-    window_effect: NDArray[np.float32]
-    window_influence: NDArray[np.float32]
-    class_evidence: NDArray[np.float32]
-    class_scores: NDArray[np.float32]
-    orientation: NDArray[np.int64]
-    orientation_share: NDArray[np.float32]
+    subjects: Sequence[str]
+    labels: NDArray[np.int64]
+    inputs: NDArray[Any]
+    outputs: NDArray[Any]
+    n_available: int
+
+    def similarity(self) -> tuple[float, float]:
+        """Mean correlation over edges of reconstructions with their own graphs and with those of other subjects.
+
+        NaN where it is not defined: a constant graph, a single subject.
+        """
+        edges = np.triu_indices(self.inputs.shape[1], k=1)
+        n_graphs = len(self.inputs)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            both = np.corrcoef(self.outputs[:, *edges], self.inputs[:, *edges])[:n_graphs, n_graphs:]
+        own = np.eye(n_graphs, dtype=bool)
+        return float(both[own].mean()), float(both[~own].mean()) if n_graphs > 1 else float("nan")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What one fitted network shows on graphs it did not train on.
+    """The explanation of a network from one or more fits, each on graphs that it did not train on.
 
     Attributes
     ----------
-    classes : array (n_classes,)
-        Labels as text, in the order of the codes.
-    positions : array (n_graphs,)
-        Which of the given graphs are explained: those of classes that the network knows.
-    codes : array (n_graphs,)
-        The class of each.
+    classes : sequence of str (n_classes,)
+    n_fits : int
     edges : array (n_nodes, n_nodes)
-        How much each edge separates the classes: its attribution in the class minus its attribution in the rest.
+        How much each edge separates the classes, signed and symmetric; mean over fits.
     randomization : float
-        Rank correlation of attributions with those of an untrained network
-        (:func:`~isocapsnet.explain.attribution.randomization_check`).
-    representation : array (n_graphs, size) or None
-        What ``transform`` returns; of capsule networks the class capsules, one after another.
-    examples : array (n_examples,)
-        A few graphs of each class, as indices into ``codes`` and ``positions``.
-    example_graphs, example_reconstructions : array (n_examples, n_nodes, n_nodes)
-        These graphs and what the decoder makes of them, in original units; no reconstructions without a decoder.
-    templates : Templates or None
-        None for a network without templates.
+        Rank correlation of the attributions with those of an untrained network; it should be near 0.
+    cards : sequence of EvidenceCard
+        One per template; empty for a network without templates.
+    representation, representation_labels : array (n_graphs, n_features), array (n_graphs,), or None
+        Output of ``transform`` for the test graphs of the first fit, and their classes.
+    reconstructions : Reconstructions or None
+        None for a network without a decoder.
+    node_names : sequence of str (n_nodes,)
+    title : str
+    n_refits : int
+        Number of refits; 0 if the model itself is explained.
+    networks : sequence of str (n_nodes,), optional
+        The network of each node.
+    model : FitExplanation, optional
+        The explanation of the model itself.
     """
 
-    classes: NDArray[np.str_]
-    positions: NDArray[np.int64]
-    codes: NDArray[np.int64]
-    edges: NDArray[np.float32]
+    classes: Sequence[str]
+    n_fits: int
+    edges: NDArray[np.float64]
     randomization: float
-    examples: NDArray[np.int64]
-    example_graphs: NDArray[np.float32]
-    example_reconstructions: NDArray[np.float32] | None = None
-    representation: NDArray[np.float32] | None = None
-    templates: Templates | None = None
+    cards: Sequence[EvidenceCard] = ()
+    representation: NDArray[Any] | None = None
+    representation_labels: NDArray[np.int64] | None = None
+    reconstructions: Reconstructions | None = None
+    node_names: Sequence[str] = ()
+    title: str = ""
+    n_refits: int = 0
+    networks: Sequence[str] | None = None
+    model: FitExplanation | None = None
+
+    def node_name(self, node: int) -> str:
+        """The name of a node, or its number without names."""
+        return self.node_names[node] if node < len(self.node_names) else f"node {node + 1}"
 
     @property
-    def n_nodes(self) -> int:
-        return len(self.edges)
+    def strongest_regions(self) -> NDArray[np.int64]:
+        """Nodes by the absolute attribution of their edges, the largest first ``(n_nodes,)``."""
+        return np.argsort(-sum_over_regions(self.edges))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The listed regions of every card, then all regions by their edges; indices start at 0."""
+        rows: list[dict[str, Any]] = [
+            {
+                "from": f"template {card.template + 1}",
+                "verdict": card.verdict,
+                "region": self.node_name(region.node),
+                "index": region.node,
+                "share": region.share,
+                "effect": region.effect.value,
+                "effect_low": region.effect.low,
+                "effect_high": region.effect.high,
+                "fits": region.n_fits,
+                "matches_better_in": self.classes[region.favours],
+            }
+            for card in self.cards
+            for region in card.regions
+        ]
+        strength = sum_over_regions(self.edges)
+        shares = strength / (strength.sum() or 1.0)
+        rows += [
+            {"from": "edges", "region": self.node_name(node), "index": node, "share": shares[node]}
+            for node in self.strongest_regions
+        ]
+        return pd.DataFrame(rows)
+
+    @property
+    def strongest_edges(self) -> pd.DataFrame:
+        """The 100 edges that separate the classes most."""
+        rows, columns = np.triu_indices(len(self.edges), k=1)
+        order = np.argsort(-np.abs(self.edges[rows, columns]))[:_LISTED_EDGES]
+        edges = [
+            (self.node_name(row), self.node_name(column), row, column, self.edges[row, column])
+            for row, column in zip(rows[order], columns[order], strict=True)
+        ]
+        return pd.DataFrame(edges, columns=["first", "second", "first_index", "second_index", "separation"])
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``cards.json``, ``regions.csv``, ``edges.csv``, ``networks.csv`` (with networks) and, for the model
+        itself, ``explanation.npz``."""
+        out = Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        content = {
+            "isocapsnet": __version__,
+            "title": self.title,
+            "classes": list(self.classes),
+            "node_names": [self.node_name(node) for node in range(len(self.edges))],
+            "n_refits": self.n_refits,
+            "randomization": self.randomization,
+            "cards": [card.to_json() for card in self.cards],
+        }
+        (out / "cards.json").write_text(json.dumps(content, indent=1))
+        spreadsheet_safe(self.table).to_csv(out / "regions.csv", index=False)
+        spreadsheet_safe(self.strongest_edges).to_csv(out / "edges.csv", index=False)
+        if self.networks is not None:
+            names, sums = sum_over_networks(self.edges, self.networks)
+            frame = pd.DataFrame(sums, index=names, columns=names)
+            spreadsheet_safe(frame).to_csv(out / "networks.csv", index_label="network")
+        if self.model is not None:
+            save_explanation(self.model, out)
 
 
-@one_thread()
-def explain(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: str = "gradient") -> Explanation:
-    """Explain a fitted network on labelled graphs, best on ones that it did not train on.
+def explain(
+    model: Any,
+    graphs: ArrayLike,
+    labels: ArrayLike,
+    *,
+    folds: int = 5,
+    attribution: str = "gradient",
+    seed: int = 0,
+    subjects: Sequence[str] = (),
+    networks: Sequence[str] | None = None,
+    **description: Any,
+) -> Explanation:
+    """Explain a fitted network: its templates, where they match, whether they are stable, which edges it uses.
+
+    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit. The model's
+    settings are therefore fitted again on folds of the data. Effects and verdicts come from the graphs that each refit
+    did not see.
 
     Parameters
     ----------
-    estimator : NetworkClassifier
+    model : NetworkClassifier
+        Fitted.
     graphs : array-like (n_graphs, n_nodes, n_nodes)
     labels : array-like (n_graphs,)
-        A label that the network does not know leaves its graph out of all comparisons between classes.
-    method : {"gradient", "integrated"}
+    folds : int
+        Number of refits; 0 explains the model itself, whose templates are then "not assessed".
+    attribution : {"gradient", "integrated"}
         How edges are attributed.
+    seed : int
+    subjects : sequence of str (n_graphs,), optional
+        Names of the subjects.
+    networks : sequence of str (n_nodes,), optional
+        The network of each node.
+    **description
+        ``node_names`` and ``title`` of the :class:`Explanation`.
     """
-    if not is_network(estimator):
-        raise InputError(f"{type(estimator).__name__} is no fitted network, so there is nothing to explain.")
-    X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
-    codes = _encode(np.asarray(labels), estimator.classes_)
-    if len(codes) != len(X):
-        raise InputError(f"There are {len(X)} graphs but {len(codes)} labels.")
-    positions = np.flatnonzero(codes >= 0)
-    if not len(positions):
-        raise InputError(
-            f"None of the graphs has a class that the model knows: {', '.join(map(str, estimator.classes_))}."
-        )
-    X, codes, n_classes = X[positions], codes[positions], len(estimator.classes_)
-    examples = np.sort(np.concatenate([np.flatnonzero(codes == code)[:_EXAMPLES] for code in range(n_classes)]))
-    has_decoder = hasattr(estimator, "reconstruct") and estimator.reconstruction_weight > 0
+    if not is_network(model):
+        raise InputError(f"{type(model).__name__} is not a fitted network; only networks can be explained.")
+    if networks is not None and len(networks) != model.n_nodes_in_:
+        raise InputError(f"networks has {len(networks)} entries, but there are {model.n_nodes_in_} nodes.")
+    refits = explain_refits(model, graphs, labels, folds, attribution, seed) if folds else ()
+    own = explain_fit(model, graphs, labels, attribution)
+    fits, tests = [], []
+    for fit, test in refits:
+        fits.append(fit)
+        tests.append(test.tolist())
+    return summarize(
+        fits or [own],
+        tests or [list(range(len(np.asarray(labels))))],
+        subjects=subjects,
+        reference=getattr(model, "templates_", None),
+        seed=seed,
+        n_refits=len(fits),
+        networks=networks,
+        model=own,
+        **description,
+    )
+
+
+def summarize(
+    fits: Sequence[FitExplanation],
+    tests: Sequence[Sequence[int]],
+    *,
+    subjects: Sequence[str] = (),
+    reference: NDArray[np.float32] | None = None,
+    seed: int = 0,
+    **description: Any,
+) -> Explanation:
+    """One explanation from those of several fits.
+
+    ``tests`` are the indices of the graphs given to each fit, ``subjects`` the names of all subjects. ``reference`` and
+    ``seed`` are those of :func:`~isocapsnet.explain.combination.combine`.
+    """
+    first = fits[0]
     return Explanation(
-        classes=np.array([str(label) for label in estimator.classes_]),
-        positions=positions,
-        codes=codes,
-        edges=separation(attribute_edges(estimator, X, method), codes, n_classes).astype(np.float32),
-        randomization=randomization_check(estimator, X[:_CHECKED], method),
-        examples=examples,
-        example_graphs=np.asarray(X[examples], dtype=np.float32),
-        example_reconstructions=estimator.reconstruct(X[examples]) if has_decoder else None,
-        representation=np.asarray(estimator.transform(X), np.float32) if hasattr(estimator, "transform") else None,
-        templates=_explain_templates(estimator, X, codes) if find_layer(estimator) is not None else None,
+        classes=first.classes.tolist(),
+        n_fits=len(fits),
+        edges=np.mean([fit.edges for fit in fits], axis=0, dtype=np.float64),
+        randomization=float(np.mean([fit.randomization for fit in fits])),
+        cards=combine(fits, tests, reference, seed),
+        representation=first.representation,
+        representation_labels=first.codes,
+        reconstructions=_collect_reconstructions(fits, tests, subjects),
+        **description,
     )
 
 
-def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Positions in ``classes``; -1 for other labels."""
-    position = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array([position.get(label, -1) for label in labels.tolist()], dtype=np.int64)
-
-
-def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]) -> Templates:
-    matrices, stride, n_classes = estimator.templates_, find_layer(estimator).stride, len(estimator.classes_)
-    found = window_evidence(estimator, X)
-    per_class = [codes == code for code in range(n_classes)]
-    own = found.evidence.swapaxes(0, 1)[[0] * n_classes if n_classes == 2 else range(n_classes)]
-    orientation, share = zip(*(_most_frequent(found.permutations[members]) for members in per_class), strict=True)
-    return Templates(
-        matrices=matrices,
-        stride=stride,
-        template_evidence=found.evidence.sum(axis=(3, 4)),
-        region_evidence=over_regions(found.evidence, X.shape[1], matrices.shape[-1], stride),
-        unattributed=found.unattributed,
-        window_separation=separation(found.evidence, codes, n_classes).astype(np.float32),
-        window_effect=effect_size(found.evidence, codes, n_classes).astype(np.float32),
-        window_influence=found.evidence.std(axis=0).mean(axis=0),
-        class_evidence=np.stack([_mean(values[members]) for values, members in zip(own, per_class, strict=True)]),
-        class_scores=np.stack([_mean(found.scores[members]) for members in per_class]),
-        orientation=np.stack(orientation),
-        orientation_share=np.stack(share),
+def _collect_reconstructions(
+    fits: Sequence[FitExplanation], tests: Sequence[Sequence[int]], subjects: Sequence[str]
+) -> Reconstructions | None:
+    """The examples of all fits, each subject once, from the first fit that has it; None without a decoder."""
+    examples: dict[int, tuple[int, Any, Any]] = {}
+    for fit, indices in zip(fits, tests, strict=True):
+        if fit.example_reconstructions is not None:
+            for example, graph, output in zip(
+                fit.examples, fit.example_graphs, fit.example_reconstructions, strict=True
+            ):
+                examples.setdefault(indices[fit.positions[example]], (int(fit.codes[example]), graph, output))
+    if not examples:
+        return None
+    labels, inputs, outputs = zip(*examples.values(), strict=True)
+    return Reconstructions(
+        subjects=[str(subjects[index]) if len(subjects) else f"subject {index + 1}" for index in examples],
+        labels=np.array(labels, dtype=np.int64),
+        inputs=np.stack(inputs),
+        outputs=np.stack(outputs),
+        n_available=len({index for indices in tests for index in indices}),
     )
-
-
-def region_coverage(n_windows: int, n_nodes: int, kernel_size: int, stride: int) -> NDArray[np.float64]:
-    """Which window positions contain which node ``(n_windows, n_nodes)``, each column divided by its sum.
-
-    A node that no window reaches has a column of zeros.
-    """
-    first = stride * np.arange(n_windows)[:, None]
-    inside = (np.arange(n_nodes) >= first) & (np.arange(n_nodes) < first + kernel_size)
-    return np.asarray(inside / np.maximum(inside.sum(axis=0), 1))
-
-
-def over_regions(evidence: NDArray[Any], n_nodes: int, kernel_size: int, stride: int) -> NDArray[np.float32]:
-    """Evidence ``(..., n, n)`` of windows to evidence ``(..., n_nodes)`` of the nodes that they lie over."""
-    coverage = region_coverage(evidence.shape[-1], n_nodes, kernel_size, stride)
-    return np.asarray((evidence.sum(axis=-1) + evidence.sum(axis=-2)) @ coverage, dtype=np.float32)
-
-
-def _most_frequent(permutations: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The value found most often over graphs ``(n_graphs, ...)`` and its share; -1 and 0 without graphs."""
-    if not len(permutations):
-        return np.full(permutations.shape[1:], -1, np.int64), np.zeros(permutations.shape[1:], np.float32)
-    found = mode(permutations, axis=0)
-    return found.mode.astype(np.int64), (found.count / len(permutations)).astype(np.float32)
-
-
-def _mean(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Over graphs ``(n_graphs, ...)``; NaN without graphs."""
-    if not len(values):
-        return np.full(values.shape[1:], np.nan, np.float32)
-    return np.asarray(values.mean(axis=0), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Refits of a model on folds of the data: what it takes to say anything honest about one saved model."""
+"""Refits of a model on folds of the data, each explained on the fold that it did not see."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,54 +9,55 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet._validation import InputError, check_graphs, check_labels, check_number
-from isocapsnet.explain.explanation import Explanation, explain
+from isocapsnet.explain.fits import FitExplanation, explain_fit
 
 
 def explain_refits(
     estimator: Any,
     graphs: ArrayLike,
     labels: ArrayLike,
-    n_folds: int = 5,
+    folds: int = 5,
     method: str = "gradient",
     random_state: int = 0,
-) -> Iterator[tuple[Explanation, NDArray[np.int64]]]:
-    """Fit the estimator's settings anew on all folds but one, and explain each fit on the fold it did not see.
+) -> Iterator[tuple[FitExplanation, NDArray[np.int64]]]:
+    """Fit a clone of the estimator to all folds but one, and explain it on the remaining fold.
 
-    A model cannot be judged on graphs that it trained on, and a single fit cannot be called stable.
+    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit.
 
     Parameters
     ----------
     estimator : NetworkClassifier
-        Left as it is; its parameters are used.
+        It is not changed; its parameters are used.
     graphs : array-like (n_graphs, n_nodes, n_nodes)
     labels : array-like (n_graphs,)
-    n_folds : int
-        Stratified by class.
+    folds : int
+        Number of folds, stratified by class.
     method : {"gradient", "integrated"}
         How edges are attributed.
     random_state : int
-        Of the folds; fit number i starts from ``random_state + i``.
+        Seed of the folds; fit number i uses ``random_state + i``.
 
     Returns
     -------
     iterator of (explanation, test)
-        ``test`` ``(n_test,)`` are the graphs that this fit did not see. Wrong input is refused before the first fit.
+        ``test`` ``(n_test,)`` are the indices of the graphs that this fit did not see. Input is checked before the
+        first fit.
     """
     X = check_graphs(graphs)
-    check_number("n_folds", n_folds, low=2, integer=True)
+    check_number("folds", folds, low=2, integer=True)
     classes, codes = check_labels(labels, len(X))
     counts = np.bincount(codes)
-    if counts.min() < n_folds:
+    if counts.min() < folds:
         raise InputError(
-            f"{n_folds} folds need {n_folds} graphs of each class, but class {classes[counts.argmin()]} has "
+            f"folds={folds} needs {folds} graphs of each class, but class {classes[counts.argmin()]} has "
             f"{counts.min()}; use fewer folds."
         )
-    folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state).split(codes, codes)
+    splits = StratifiedKFold(folds, shuffle=True, random_state=random_state).split(codes, codes)
 
-    def explain_fold(place: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> Explanation:
-        refit = clone(estimator).set_params(random_state=random_state + place)
+    def explain_fold(fold: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> FitExplanation:
+        refit = clone(estimator).set_params(random_state=random_state + fold)
         if "calibrate" in refit.get_params():
             refit.set_params(calibrate=False)  # class scores are explained, not probabilities
-        return explain(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
+        return explain_fit(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
 
-    return ((explain_fold(place, train, test), test) for place, (train, test) in enumerate(folds))
+    return ((explain_fold(fold, train, test), test) for fold, (train, test) in enumerate(splits))
