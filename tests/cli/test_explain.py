@@ -98,7 +98,7 @@ def test_a_network_without_templates_has_its_edges_explained(folder: Path) -> No
 @pytest.mark.parametrize(
     ("model", "data", "options", "sentence"),
     [
-        ("isocapsnet", "small", [], "graphs have 8 nodes, but"),
+        ("isocapsnet", "small", [], "graphs of 8 nodes, but"),
         ("isocapsnet", "unlabelled", [], "have no labels"),
         ("isocapsnet", "others", [], "classes control, patient, but"),
         ("isocapsnet", "study", ["--folds", "90"], "folds=90 needs 90 graphs of each class"),

@@ -16,7 +16,7 @@ from benchmark_toys import Logistic, Prior, make_study, toy_method, toy_record, 
 from click.testing import CliRunner, Result
 from damage import FEW, KINDS
 
-from isocapsnet._results_folder import read_content
+from isocapsnet._reporting import read_content
 from isocapsnet.cli import main
 from isocapsnet.cli._study import DataCopies
 from isocapsnet.datasets.graphs import BrainGraphs

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from isocapsnet._results_folder import read_content
+from isocapsnet._reporting import read_content
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
 from isocapsnet.datasets.graphs import BrainGraphs

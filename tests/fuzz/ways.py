@@ -132,7 +132,7 @@ def _read_store(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def _read_results(path: Path, options: Mapping[str, Any]) -> str:
-    from isocapsnet._results_folder import read_content
+    from isocapsnet._reporting import read_content
 
     read_content(path)
     return ""

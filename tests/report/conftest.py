@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from isocapsnet._results_folder import read_content
+from isocapsnet._reporting import read_content
 from isocapsnet.cli import main
 from isocapsnet.report.content import Content
 from tests.report.toys import make_folder

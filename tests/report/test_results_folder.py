@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from isocapsnet._results_folder import read_content
+from isocapsnet._reporting import read_content
 from isocapsnet.cli import main
 from isocapsnet.evaluation import Store, tabulate
 from isocapsnet.evaluation.artifacts import read_templates
@@ -114,7 +114,8 @@ def make_sweep(folder: Path, *, with_context: bool) -> Path:
             store.save(other, make_record(data, other, 0.1))
     context = {"passport": {"name": "toy", "digest": data.digest()}, "protocol": MANY_CANDIDATES, "preparation": []}
     if with_context:
-        context["sweep"] = {"method": "isocapsnet[max_epochs=5]", "parameter": "kernel_size", "values": [2, 3, 5, 7]}
+        labels = {f"isocapsnet[kernel_size={size},max_epochs=5]": size for size in (2, 3, 5, 7)}
+        context["sweep"] = {"method": "isocapsnet", "parameter": "kernel_size", "methods": labels}
     write_results(folder, tabulate(store.records()), context)
     return folder
 
@@ -155,7 +156,8 @@ def site_content(tmp_path_factory: pytest.TempPathFactory) -> Content:
             record |= {"test": test.tolist(), "labels": labels.tolist(), "split": site}
             store.save(job, record | {"probabilities": np.stack([1 - positive, positive], axis=1).tolist()})
     context = {"passport": {"name": "toy", "digest": data.digest()}, "protocol": protocol, "preparation": []}
-    context["sweep"] = {"method": "linear", "parameter": "C", "values": [2, 3]}
+    swept = {"linear[C=2]": 2, "linear[C=3]": 3}
+    context["sweep"] = {"method": "linear", "parameter": "C", "methods": swept}
     write_results(store.folder, tabulate(store.records()), context)
     return read_content(store.folder)
 

@@ -33,7 +33,7 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.collection import collect, merge
 from isocapsnet.evaluation.files import DamagedError, write_whole
-from isocapsnet.evaluation.jobs import Method, method_label
+from isocapsnet.evaluation.jobs import Method
 from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.protocol import Protocol
@@ -117,12 +117,8 @@ def run_sweep(data: str | None, method: str, param: str, options: dict[str, Any]
     table = carry_out(plan, options, console)
     if table is None:
         return
-    fixed = {key: value for key, value in methods[0].parameters.items() if key != name}
-    sweep = {
-        "method": method_label(base, fixed),
-        "parameter": name,
-        "values": [method.parameters[name] for method in methods],
-    }
+    swept = {method.label: method.parameters[name] for method in methods}
+    sweep = {"method": base, "parameter": name, "methods": swept}
     write_results(options["out"], table, _context(plan, passport) | {"versions": table.versions, "sweep": sweep})
     frame = _sweep_frame(table, plan, name, Store(options["out"]))
     write_whole(options["out"] / "sweep.csv", spreadsheet_safe(frame).to_csv(index=False).encode())

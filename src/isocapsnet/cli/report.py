@@ -27,7 +27,7 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
       isocapsnet report isocapsnet-results
       isocapsnet report results --out paper/supplement.html --figures paper/figures
     """
-    from isocapsnet._results_folder import read_content
+    from isocapsnet._reporting import read_content
     from isocapsnet.cli._display import make_console
     from isocapsnet.report.figures import Drawing, save_figure
     from isocapsnet.report.page import render

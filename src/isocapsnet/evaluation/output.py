@@ -101,12 +101,10 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
         isinstance(value, list) and all(_has(step, name=str) and "name" in step for step in value)
     ),
     "detectable": lambda value: _has(value, **_POWER),
-    "sweep": lambda value: (
-        _has(value, method=str, parameter=str)
-        and {"method", "parameter"} <= value.keys()
-        and isinstance(value.get("values"), list)
-    ),
     "data": lambda value: _has(value, digest=str, file=str),
+    "sweep": lambda value: (
+        _has(value, method=str, parameter=str, methods=dict) and value.keys() >= {"method", "parameter", "methods"}
+    ),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from benchmark_toys import FlipsAByte, Prior, flip_byte, toy_method
 from click.testing import CliRunner, Result
 
-from isocapsnet._results_folder import read_content
+from isocapsnet._reporting import read_content
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
 from isocapsnet.cli._study import DataCopies, publish_study, study_digest

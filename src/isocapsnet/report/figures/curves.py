@@ -70,11 +70,13 @@ def learning(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
 
 def representation(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
     """The representation of the test graphs of the first fold, on two principal components."""
-    vectors = None if method.explanation is None else method.explanation.representation
-    if method.explanation is not None and vectors is not None and min(vectors.shape) > 1:
+    if method.explanation is None:
+        return
+    vectors, labels = method.explanation.representation, method.explanation.representation_labels
+    if vectors is not None and labels is not None and min(vectors.shape) > 1:
         yield Drawing(
             f"{method.slug}-representation",
-            plot_representation(vectors, method.explanation.representation_labels, content.classes),
+            plot_representation(vectors, labels, content.classes),
             "Representation of the test graphs of the first fold, on its first two principal components.",
             f"{len(vectors)} test graphs of {method.label} in two dimensions.",
         )

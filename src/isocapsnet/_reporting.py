@@ -147,20 +147,13 @@ def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _read_sweep(sweep: Mapping[str, Any] | None, methods: Sequence[ReportedMethod]) -> Sweep | None:
     """The sweep of ``results.json`` with the methods of its values; None without finished methods."""
-    if sweep is None:
+    if sweep is None or None in sweep.values():
         return None
-    members = []
-    for value in sweep["values"]:
-        for method in methods:
-            others = {name: other for name, other in method.parameters.items() if name != sweep["parameter"]}
-            wanted = method_label(method.name, {**others, sweep["parameter"]: value})
-            is_swept = method_label(method.name, others) == sweep["method"]
-            if is_swept and method.fits and wanted == method_label(method.name, method.parameters):
-                members.append((value, method))
-    if not members:
+    finished = {method.label: method for method in methods if method.fits}
+    values = {label: value for label, value in sweep["methods"].items() if label in finished}
+    if not values:
         return None
-    values, swept = zip(*members, strict=True)
-    return Sweep(sweep["method"], sweep["parameter"], values, swept)
+    return Sweep(sweep["method"], sweep["parameter"], list(values.values()), [finished[label] for label in values])
 
 
 def _read_method(
