@@ -12,7 +12,7 @@ from isocapsnet import MODELS, make_planted_graphs, save_model
 from isocapsnet.cli import main
 from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.explain.refits import explain_refits
+from isocapsnet.explain.fits import explain_refits
 from isocapsnet.explain.storage import read_explanation
 from tests.explain.conftest import QUICK
 

@@ -18,12 +18,13 @@ from isocapsnet.evaluation.statistics import roc_auc
 from isocapsnet.explain.cards import Effect, EvidenceCard, Orientation, Window
 from isocapsnet.explain.explanation import Explanation, Reconstructions
 from isocapsnet.report.content import Content, ReportedMethod
-from isocapsnet.report.cortex import cortex_outline
+from isocapsnet.report.cortex import cortex_outline, pack_indices, pack_numbers
 from isocapsnet.report.evidence import Scene, card_scene, edge_scene
-from isocapsnet.report.figures import FIGURES, Drawing, FigureKind, plot_comparison
+from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.figures.brain import plot_scene, reconstruction
+from isocapsnet.report.figures.comparison import plot_comparison
+from isocapsnet.report.figures.drawing import Drawing, FigureKind
 from isocapsnet.report.figures.style import MUTED, class_colours, new_figure
-from isocapsnet.report.packing import pack_indices, pack_numbers
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table, windows_table
 from isocapsnet.report.viewers import reconstruction_data

@@ -29,7 +29,8 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
     """
     from isocapsnet._reporting import read_content
     from isocapsnet.cli._display import make_console
-    from isocapsnet.report.figures import Drawing, save_figure
+    from isocapsnet.report.figures.drawing import Drawing
+    from isocapsnet.report.figures.style import save_figure
     from isocapsnet.report.page import render
 
     if not folder.is_dir():

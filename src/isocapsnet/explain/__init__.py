@@ -15,7 +15,7 @@ _MODULES = {
     "combine": "combination",
     "explain": "explanation",
     "explain_fit": "fits",
-    "explain_refits": "refits",
+    "explain_refits": "fits",
     "randomization_check": "attribution",
     "read_explanation": "storage",
     "window_evidence": "windows",

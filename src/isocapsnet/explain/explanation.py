@@ -16,8 +16,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.explain.attribution import is_network, sum_over_networks, sum_over_regions
 from isocapsnet.explain.cards import EvidenceCard
 from isocapsnet.explain.combination import combine
-from isocapsnet.explain.fits import FitExplanation, explain_fit
-from isocapsnet.explain.refits import explain_refits
+from isocapsnet.explain.fits import FitExplanation, explain_fit, explain_refits
 from isocapsnet.explain.storage import save_explanation
 
 _LISTED_EDGES = 100
@@ -25,16 +24,9 @@ _LISTED_EDGES = 100
 
 @dataclass(frozen=True)
 class Reconstructions:
-    """Reconstructions of graphs that the fits did not train on, each subject once.
+    """Graphs that the fits did not train on and their reconstructions, in original units, each subject once.
 
-    Attributes
-    ----------
-    subjects : sequence of str (n_graphs,)
-    labels : array (n_graphs,)
-    inputs, outputs : array (n_graphs, n_nodes, n_nodes)
-        Graphs and their reconstructions, in original units.
-    n_available : int
-        Number of test graphs, of which these are a part.
+    ``labels`` ``(n_graphs,)`` are class codes; ``n_available`` is the number of test graphs, of which these are a part.
     """
 
     subjects: Sequence[str]
@@ -146,8 +138,7 @@ class Explanation:
         return pd.DataFrame(edges, columns=["first", "second", "first_index", "second_index", "separation"])
 
     def save(self, folder: str | Path) -> None:
-        """Write ``cards.json``, ``regions.csv``, ``edges.csv``, ``networks.csv`` (with networks) and, for the model
-        itself, ``explanation.npz``."""
+        """Write ``cards.json``, ``regions.csv``, ``edges.csv``, ``networks.csv`` and ``explanation.npz``."""
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         content = {

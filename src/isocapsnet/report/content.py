@@ -21,10 +21,8 @@ class Fit:
 
     Attributes
     ----------
-    repeat, fold : int
     labels : array (n_test,)
-        True classes, as columns of ``probabilities``.
-    probabilities : array (n_test, n_classes)
+        True classes, as columns of ``probabilities`` ``(n_test, n_classes)``.
     settings : mapping
         What tuning selected; empty without tuning, or if the defaults were selected.
     seconds : mapping
@@ -34,7 +32,6 @@ class Fit:
     history : sequence of mappings
         One per epoch, with ``epoch``, ``train_loss`` and perhaps ``valid_loss``.
     templates : array (n_templates, k, k) or None
-    warnings : sequence of str
     """
 
     repeat: int

@@ -28,7 +28,6 @@ class Scene:
 
     Attributes
     ----------
-    title, sentence : str
     nodes : array (n_nodes,)
         Weight of each node; 0 for those that are not part of it.
     favours : array (n_nodes,)
@@ -37,12 +36,8 @@ class Scene:
         Signed weights, symmetric; 0 for no edge.
     card : EvidenceCard or None
         The card of the template; None for the edges of a network.
-    id : str
-        Id on the page.
-    verdict : str
     is_doubtful : bool
         Whether the verdict is a warning.
-    facts : sequence of (str, str)
     """
 
     title: str

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet.report.content import Content
-from isocapsnet.report.cortex import cortex_outline
+from isocapsnet.report.cortex import cortex_outline, pack_numbers
 from isocapsnet.report.evidence import Scene
 from isocapsnet.report.figures.brain import is_heavy_tailed
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours, without_diagonal
-from isocapsnet.report.packing import pack_numbers
 
 if TYPE_CHECKING:
     from isocapsnet.explain.explanation import Reconstructions

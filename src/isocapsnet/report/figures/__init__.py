@@ -6,18 +6,7 @@ To add a figure, write a function that takes a :class:`~isocapsnet.report.conten
 """
 
 from isocapsnet.report.figures import brain, comparison, curves, templates
-from isocapsnet.report.figures.brain import plot_connectome, plot_reconstruction
-from isocapsnet.report.figures.comparison import plot_audit, plot_comparison, plot_folds, plot_sweep
-from isocapsnet.report.figures.curves import (
-    plot_calibration,
-    plot_confusion,
-    plot_learning,
-    plot_representation,
-    plot_roc,
-)
-from isocapsnet.report.figures.drawing import Drawing, FigureKind
-from isocapsnet.report.figures.style import as_png, as_svg, save_figure
-from isocapsnet.report.figures.templates import plot_template
+from isocapsnet.report.figures.drawing import FigureKind
 
 #: Name to kind of figure, in the order of the page.
 FIGURES: dict[str, FigureKind] = {
@@ -36,24 +25,3 @@ FIGURES: dict[str, FigureKind] = {
     "brain": FigureKind(brain.brain, "brain", of="scene"),
     "reconstruction": FigureKind(brain.reconstruction, "reconstruction", of="method"),
 }
-
-__all__ = [
-    "FIGURES",
-    "Drawing",
-    "FigureKind",
-    "as_png",
-    "as_svg",
-    "plot_audit",
-    "plot_calibration",
-    "plot_comparison",
-    "plot_confusion",
-    "plot_connectome",
-    "plot_folds",
-    "plot_learning",
-    "plot_reconstruction",
-    "plot_representation",
-    "plot_roc",
-    "plot_sweep",
-    "plot_template",
-    "save_figure",
-]

@@ -92,15 +92,8 @@ def plot_connectome(
 ) -> "Figure":
     """Edges between regions on a glass brain, from the left, back, top and right.
 
-    Parameters
-    ----------
-    coordinates : array (n_nodes, 3)
-        MNI millimetres.
-    adjacency : array (n_nodes, n_nodes)
-        Signed weights; 0 is no edge.
-    node_sizes : float or array (n_nodes,)
-        Nodes of size 0 are not drawn.
-    node_colours : list of colours (n_nodes,), optional
+    ``coordinates`` ``(n_nodes, 3)`` are MNI millimetres, ``adjacency`` ``(n_nodes, n_nodes)`` signed weights with 0 for
+    no edge, ``node_sizes`` a number or ``(n_nodes,)``; nodes of size 0 are not drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -137,13 +130,6 @@ def plot_reconstruction(
 
     The glass brain shows edges of at least ``threshold`` of the largest edge, and of these the strongest, four per node
     on average. Without coordinates there are no glass brains.
-
-    Parameters
-    ----------
-    inputs, reconstructions : array (n_subjects, n_nodes, n_nodes)
-    names : sequence of str (n_subjects,)
-    coordinates : array (n_nodes, 3), optional
-        MNI millimetres.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -131,19 +131,8 @@ def plot_comparison(
 ) -> "Figure":
     """Mean and interval of each method, the best on top, with chance and a reference method.
 
-    Parameters
-    ----------
-    names : sequence of str (n_methods,)
-    intervals : array (n_methods, 3)
-        Mean, low, high; NaN bounds if there is no interval, NaN means if nothing was measured.
-    label : str
-        What is measured.
-    chance : float, optional
-        The score of guessing.
-    band : float, optional
-        Half the width of the range that holds the mean of an uninformative method in 95 % of studies.
-    reference : str, optional
-        The method whose mean is drawn as a line, if it is among ``names``.
+    ``intervals`` ``(n_methods, 3)`` are mean, low and high, NaN if not measured. ``band`` is half the width of the
+    range around ``chance`` that holds the mean of an uninformative method. The mean of ``reference`` is drawn as a line.
     """
     values = np.asarray(intervals, dtype=float).reshape(-1, 3)
     order = np.argsort(-np.nan_to_num(values[:, 0], nan=-np.inf), kind="stable")
@@ -214,17 +203,10 @@ def plot_sweep(
     *,
     constant_accuracy: float | None = None,
 ) -> "Figure":
-    """One parameter varied (the paper's Table 2): each metric with its interval, and the time a fold takes.
+    """One parameter varied (Table 2 of the paper): each metric with its interval, and the seconds per fold.
 
-    Parameters
-    ----------
-    parameter : str
-    values : sequence (n_values,)
-    metrics : mapping
-        Label to array ``(n_values, 3)`` of mean, low, high.
-    seconds : array (n_values,)
-    constant_accuracy : float, optional
-        Accuracy of always predicting the most frequent class.
+    ``metrics`` maps labels to arrays ``(n_values, 3)`` of mean, low and high; ``constant_accuracy`` is that of always
+    predicting the most frequent class.
     """
     figure, (scores, times) = new_figure(FULL, 2.6, 2, width_ratios=[1.6, 1])
     positions = np.arange(len(values))

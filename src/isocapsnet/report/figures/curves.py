@@ -93,17 +93,9 @@ def plot_roc(
 ) -> "Figure":
     """ROC curves of the test folds (thin) and their mean (thick); for more than two classes, means of one-vs-rest.
 
-    Parameters
-    ----------
-    labels : array (n_predictions,)
-        Indices of the columns of ``probabilities``.
-    probabilities : array (n_predictions, n_classes)
-    folds : array (n_predictions,)
-        The index of the fit that made each prediction.
-    classes : sequence of str (n_classes,)
-        Of two, the last is the positive class.
-    weights : sequence of float (n_folds,), optional
-        Weights of the folds in the mean.
+    ``labels`` ``(n_predictions,)`` are columns of ``probabilities`` ``(n_predictions, n_classes)``, ``folds``
+    ``(n_predictions,)`` is the index of the fit that made each prediction, and ``weights`` ``(n_folds,)`` are those of
+    folds in the mean. Of two classes, the last is the positive one.
     """
     truth, predicted, groups = np.asarray(labels), np.asarray(probabilities), np.asarray(folds)
     figure, (axis,) = new_figure(*_PANEL)

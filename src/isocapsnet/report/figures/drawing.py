@@ -21,18 +21,9 @@ _SVG_CHARACTERS = 120_000
 
 @dataclass(frozen=True)
 class Drawing:
-    """A matplotlib figure with what a page or a file needs beside it.
+    """A matplotlib figure with its file name (which is also its id on the page), caption and text alternative.
 
-    Attributes
-    ----------
-    name : str
-        File name without extension, and id on the page.
-    figure : matplotlib Figure
-    caption : str
-    alt : str
-        The text alternative.
-    as_png : bool
-        Whether the page shows it as PNG, because its SVG would be large.
+    The page shows it as PNG if ``as_png`` is set or its SVG is large.
     """
 
     name: str
@@ -64,18 +55,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class FigureKind:
-    """A kind of figure: how it is drawn, and where it stands on the page.
+    """A kind of figure: how it is drawn, and the section of the page where it is shown.
 
-    Attributes
-    ----------
-    draw : function
-        Yields the drawings; none if the results have nothing to show. It is called as ``draw(content)``,
-        ``draw(content, method)`` or ``draw(content, scene)``, see ``of``.
-    section : str
-        Section of the page.
-    of : {"study", "method", "scene"}
-        Whether there is one figure for the study, for each of ``content.methods``, or for each of
-        :func:`~isocapsnet.report.evidence.list_scenes`.
+    ``draw`` yields drawings, or none if there is nothing to show. It is called as ``draw(content)``, for each method as
+    ``draw(content, method)``, or for each evidence card as ``draw(content, scene)``.
     """
 
     draw: Callable[..., Iterator[Drawing]]

@@ -28,37 +28,14 @@ INK, MUTED, FAINT = "#1a1d21", "#5f6670", "#d5d9de"
 FULL = 7.2
 
 _STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 7.5,
-    "legend.frameon": False,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.edgecolor": MUTED,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.4,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.dpi": 300,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "isocapsnet",
-}
+    "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5, "legend.fontsize": 7.5, "legend.frameon": False, "text.color": INK, "axes.labelcolor": INK,
+    "axes.titlecolor": INK, "axes.titlelocation": "left", "axes.edgecolor": MUTED, "xtick.color": MUTED,
+    "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.linewidth": 0.7,
+    "xtick.major.width": 0.7, "ytick.major.width": 0.7, "axes.spines.top": False, "axes.spines.right": False,
+    "grid.color": FAINT, "grid.linewidth": 0.6, "lines.linewidth": 1.4, "figure.facecolor": "none",
+    "axes.facecolor": "none", "savefig.dpi": 300, "svg.fonttype": "none", "svg.hashsalt": "isocapsnet",
+}  # fmt: skip
 
 P = ParamSpec("P")
 
