@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
-from tests.explain.recovery import edge_precision, node_precision, region_shares
+from tests.explanation.recovery import edge_precision, node_precision, region_shares
 
 from isocapsnet import MODELS, make_planted_graphs
-from isocapsnet.explain.attribution import sum_over_regions
-from isocapsnet.explain.combination import combine
-from isocapsnet.explain.fits import FitExplanation, explain_fit
+from isocapsnet.explanation.attribution import sum_over_regions
+from isocapsnet.explanation.combination import combine
+from isocapsnet.explanation.fits import FitExplanation, explain_fit
 
 SIGNAL_TO_NOISE = {"existence": 5.0, "orientation": 3.0}
 COLUMNS = ("AUC", "card nodes", "gradient nodes", "gradient edges", "untrained", "stable", "runs")

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.explain.attribution import is_network
-from isocapsnet.explain.explanation import Explanation
-from isocapsnet.explain.explanation import explain as explain_arrays
+from isocapsnet.explanation.attribution import is_network
+from isocapsnet.explanation.summary import Explanation
+from isocapsnet.explanation.summary import explain as explain_arrays
 from isocapsnet.report.evidence import card_scene, edge_scene
 from isocapsnet.report.figures.brain import plot_one_of_each_class, plot_scene
 from isocapsnet.report.figures.style import save_figure
@@ -30,7 +30,7 @@ def explain(
     networks: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Explanation:
-    """Explain a fitted network on labelled graphs, see :func:`isocapsnet.explain.explain`.
+    """Explain a fitted network on labelled graphs, see :func:`isocapsnet.explanation.explain`.
 
     Graphs without a label, and those of classes that the model was not fitted to, are left out.
     """

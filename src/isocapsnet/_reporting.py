@@ -18,9 +18,9 @@ from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.output import read_context
 from isocapsnet.evaluation.results import MethodResult, Table, group_of, tabulate
-from isocapsnet.explain.explanation import Explanation, summarize
-from isocapsnet.explain.fits import FitExplanation
-from isocapsnet.explain.storage import EXPLANATION_FILE, read_explanation
+from isocapsnet.explanation.fits import FitExplanation
+from isocapsnet.explanation.storage import EXPLANATION_FILE, read_explanation
+from isocapsnet.explanation.summary import Explanation, summarize
 from isocapsnet.report.content import Content, Fit, ReportedMethod, Sweep
 from isocapsnet.report.prose import class_title, listing
 

@@ -12,9 +12,9 @@ from isocapsnet import MODELS, make_planted_graphs, save_model
 from isocapsnet.cli import main
 from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.explain.fits import explain_refits
-from isocapsnet.explain.storage import read_explanation
-from tests.explain.conftest import QUICK
+from isocapsnet.explanation.fits import explain_refits
+from isocapsnet.explanation.storage import read_explanation
+from tests.explanation.conftest import QUICK
 
 PLANTED = make_planted_graphs(120, 12, kernel_size=4, random_state=1)
 NAMES = np.array(["control", "patient"])

@@ -15,8 +15,8 @@ import pytest
 
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.statistics import roc_auc
-from isocapsnet.explain.cards import Effect, EvidenceCard, Orientation, Window
-from isocapsnet.explain.explanation import Explanation, Reconstructions
+from isocapsnet.explanation.cards import Effect, EvidenceCard, Orientation, Window
+from isocapsnet.explanation.summary import Explanation, Reconstructions
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.cortex import cortex_outline, pack_indices, pack_numbers
 from isocapsnet.report.evidence import Scene, card_scene, edge_scene

@@ -16,7 +16,7 @@ from isocapsnet.evaluation import Store, tabulate
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.output import write_results
-from isocapsnet.explain.explanation import summarize
+from isocapsnet.explanation.summary import summarize
 from isocapsnet.report import prose
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.figures import FIGURES

@@ -11,8 +11,8 @@ from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation import Job, Store, tabulate
 from isocapsnet.evaluation.output import write_results
-from isocapsnet.explain.fits import FitExplanation, Templates
-from isocapsnet.explain.storage import save_explanation
+from isocapsnet.explanation.fits import FitExplanation, Templates
+from isocapsnet.explanation.storage import save_explanation
 
 CLASSES = ("control", "case")
 #: Method to how far its scores of the two classes lie apart, in standard deviations.

@@ -170,7 +170,7 @@ def _make_plan(
         permutations=options.get("permutations", 0),
         audits=_AUDITS if options.get("audit") else 0,
         save_model="isocapsnet:save_model" if options["save_models"] else None,
-        explain="isocapsnet.explain:write_explanation" if options.get("explain") else None,
+        explain="isocapsnet.explanation:write_explanation" if options.get("explain") else None,
     )
     return plan, data.passport
 

@@ -12,7 +12,7 @@ from isocapsnet.cli.report import writing
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from isocapsnet.explain.explanation import Explanation
+    from isocapsnet.explanation.summary import Explanation
 
 _LISTED_REGIONS = 6
 

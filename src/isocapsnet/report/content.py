@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from isocapsnet.evaluation.results import MethodResult, Table
 
 if TYPE_CHECKING:
-    from isocapsnet.explain.cards import EvidenceCard
-    from isocapsnet.explain.explanation import Explanation
+    from isocapsnet.explanation.cards import EvidenceCard
+    from isocapsnet.explanation.summary import Explanation
 
 
 @dataclass(frozen=True)

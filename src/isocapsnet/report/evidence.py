@@ -11,8 +11,8 @@ from isocapsnet._format import interval, number, p_value
 from isocapsnet.report.content import Content
 
 if TYPE_CHECKING:
-    from isocapsnet.explain.cards import Effect, EvidenceCard
-    from isocapsnet.explain.explanation import Explanation
+    from isocapsnet.explanation.cards import Effect, EvidenceCard
+    from isocapsnet.explanation.summary import Explanation
 
 _WINDOWS = 3
 _STRONGEST_EDGES = 30

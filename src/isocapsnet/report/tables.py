@@ -14,7 +14,7 @@ from isocapsnet.report.evidence import Scene, effect
 from isocapsnet.report.prose import describe_parameters, metric_name, selected_in_fit
 
 if TYPE_CHECKING:
-    from isocapsnet.explain.cards import EvidenceCard
+    from isocapsnet.explanation.cards import EvidenceCard
 
 _LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES = 8, 6, 8
 _MANY_ROWS = 4

@@ -26,7 +26,7 @@ from isocapsnet.report.figures.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from isocapsnet.explain.explanation import Reconstructions
+    from isocapsnet.explanation.summary import Reconstructions
 
 _DRAWN_EDGES_PER_NODE = 4
 

@@ -132,7 +132,7 @@ def plot_comparison(
     """Mean and interval of each method, the best on top, with chance and a reference method.
 
     ``intervals`` ``(n_methods, 3)`` are mean, low and high, NaN if not measured. ``band`` is half the width of the
-    range around ``chance`` that holds the mean of an uninformative method. The mean of ``reference`` is drawn as a line.
+    range around ``chance`` that holds the mean of an uninformative method. The mean of ``reference`` is a line.
     """
     values = np.asarray(intervals, dtype=float).reshape(-1, 3)
     order = np.argsort(-np.nan_to_num(values[:, 0], nan=-np.inf), kind="stable")

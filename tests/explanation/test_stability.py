@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isocapsnet.explain.alignment import agreement_of_shapes, align_templates
-from isocapsnet.explain.stability import agreement_of_regions, combine_p_values, permutation_p_values
+from isocapsnet.explanation.alignment import agreement_of_shapes, align_templates
+from isocapsnet.explanation.stability import agreement_of_regions, combine_p_values, permutation_p_values
 
 LEVEL, RUNS = 0.05, 20_000
 

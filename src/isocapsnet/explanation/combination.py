@@ -13,11 +13,11 @@ from scipy.stats import norm
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.results import LEVEL
 from isocapsnet.evaluation.statistics import holm
-from isocapsnet.explain.alignment import agreement_of_shapes, align_templates, view_as
-from isocapsnet.explain.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
-from isocapsnet.explain.contrasts import contrast_members, effect_size, separation
-from isocapsnet.explain.fits import FitExplanation, Templates, over_regions
-from isocapsnet.explain.stability import STABLE_LEVEL, agreement_of_regions, combine_p_values, permutation_p_values
+from isocapsnet.explanation.alignment import agreement_of_shapes, align_templates, view_as
+from isocapsnet.explanation.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
+from isocapsnet.explanation.contrasts import contrast_members, effect_size, separation
+from isocapsnet.explanation.fits import FitExplanation, Templates, over_regions
+from isocapsnet.explanation.stability import STABLE_LEVEL, agreement_of_regions, combine_p_values, permutation_p_values
 from isocapsnet.functional import permutation_at
 
 #: Stability is assessed from this number of fits.

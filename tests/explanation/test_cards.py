@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from isocapsnet.explain.cards import Agreement, EvidenceCard
-from isocapsnet.explain.combination import _judge, combine
-from isocapsnet.explain.fits import FitExplanation, Templates, over_regions
+from isocapsnet.explanation.cards import Agreement, EvidenceCard
+from isocapsnet.explanation.combination import _judge, combine
+from isocapsnet.explanation.fits import FitExplanation, Templates, over_regions
 
 N_NODES, SIZE, STRIDE, N_WINDOWS = 12, 3, 2, 5
 CODES = np.arange(40) % 2

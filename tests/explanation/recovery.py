@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isocapsnet.explain.cards import EvidenceCard
+from isocapsnet.explanation.cards import EvidenceCard
 
 
 def region_shares(card: EvidenceCard, n_nodes: int) -> NDArray[np.float64]:

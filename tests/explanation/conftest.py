@@ -9,7 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import IsoCapsNetClassifier, make_planted_graphs
 from isocapsnet.datasets.synthetic import PlantedGraphs
-from isocapsnet.explain.fits import FitExplanation, explain_fit
+from isocapsnet.explanation.fits import FitExplanation, explain_fit
 
 #: Small and quick, and enough for 120 graphs of 16 nodes.
 QUICK = {"n_templates": 2, "learning_rate": 3e-3, "max_epochs": 20, "decoder_sizes": (16,), "calibrate": False}

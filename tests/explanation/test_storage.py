@@ -13,9 +13,9 @@ from isocapsnet.evaluation.jobs import Method, Task, run_job
 from isocapsnet.evaluation.naming import digest_of
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.study import DataSource, Study
-from isocapsnet.explain.contrasts import separation
-from isocapsnet.explain.fits import FitExplanation, Templates, explain_fit, region_coverage
-from isocapsnet.explain.storage import (
+from isocapsnet.explanation.contrasts import separation
+from isocapsnet.explanation.fits import FitExplanation, Templates, explain_fit, region_coverage
+from isocapsnet.explanation.storage import (
     AXES,
     OPTIONAL_AXES,
     TEMPLATE_AXES,
@@ -23,9 +23,9 @@ from isocapsnet.explain.storage import (
     save_explanation,
     write_explanation,
 )
-from tests.explain.conftest import Study as Fits
+from tests.explanation.conftest import Study as Fits
 
-HOOK = "isocapsnet.explain:write_explanation"
+HOOK = "isocapsnet.explanation:write_explanation"
 
 
 def test_what_is_written_is_read_back(study: Fits, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from isocapsnet import functional
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
-from isocapsnet.explain.contrasts import margins
+from isocapsnet.explanation.contrasts import margins
 from isocapsnet.functional import IsomorphicMatch, PermutationCapsules
 from isocapsnet.models._capsules import CapsuleClassifier
 from isocapsnet.models._templates import match_graphs
@@ -39,7 +39,7 @@ class WindowEvidence(NamedTuple):
     Attributes
     ----------
     evidence : array (n_graphs, n_contrasts, n_templates, n, n)
-        Contribution to the margin of :func:`~isocapsnet.explain.contrasts.margins`.
+        Contribution to the margin of :func:`~isocapsnet.explanation.contrasts.margins`.
     unattributed : array (n_graphs, n_contrasts)
         The part of the margin that belongs to no window.
     scores : array (n_graphs, n_templates, n, n)

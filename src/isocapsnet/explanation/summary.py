@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet import __version__
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
-from isocapsnet.explain.attribution import is_network, sum_over_networks, sum_over_regions
-from isocapsnet.explain.cards import EvidenceCard
-from isocapsnet.explain.combination import combine
-from isocapsnet.explain.fits import FitExplanation, explain_fit, explain_refits
-from isocapsnet.explain.storage import save_explanation
+from isocapsnet.explanation.attribution import is_network, sum_over_networks, sum_over_regions
+from isocapsnet.explanation.cards import EvidenceCard
+from isocapsnet.explanation.combination import combine
+from isocapsnet.explanation.fits import FitExplanation, explain_fit, explain_refits
+from isocapsnet.explanation.storage import save_explanation
 
 _LISTED_EDGES = 100
 
@@ -232,7 +232,7 @@ def summarize(
     """One explanation from those of several fits.
 
     ``tests`` are the indices of the graphs given to each fit, ``subjects`` the names of all subjects. ``reference`` and
-    ``seed`` are those of :func:`~isocapsnet.explain.combination.combine`.
+    ``seed`` are those of :func:`~isocapsnet.explanation.combination.combine`.
     """
     first = fits[0]
     return Explanation(

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet.evaluation.results import LEVEL
-from isocapsnet.explain.cards import Agreement
-from isocapsnet.explain.contrasts import separation, shuffled_separations
+from isocapsnet.explanation.cards import Agreement
+from isocapsnet.explanation.contrasts import separation, shuffled_separations
 
 #: Level of the verdict "stable", stricter than that of single fits because a report holds many cards.
 STABLE_LEVEL = 0.01

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from isocapsnet import MODELS, InputError, make_planted_graphs
-from isocapsnet.explain.attribution import (
+from isocapsnet.explanation.attribution import (
     attribute_edges,
     is_network,
     randomization_check,
     sum_over_networks,
     sum_over_regions,
 )
-from isocapsnet.explain.contrasts import separation
+from isocapsnet.explanation.contrasts import separation
 from isocapsnet.models._network import NetworkClassifier
-from tests.explain.recovery import edge_precision, node_precision
+from tests.explanation.recovery import edge_precision, node_precision
 
 PLANTED = make_planted_graphs(90, 12, kernel_size=3, signal_to_noise=6, random_state=0)
 NETWORKS = [name for name, model in MODELS.items() if issubclass(model, NetworkClassifier)]

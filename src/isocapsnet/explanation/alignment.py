@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from isocapsnet.explain.cards import Agreement
-from isocapsnet.explain.fits import Templates
-from isocapsnet.explain.stability import judge_agreement, mean_over_pairs
+from isocapsnet.explanation.cards import Agreement
+from isocapsnet.explanation.fits import Templates
+from isocapsnet.explanation.stability import judge_agreement, mean_over_pairs
 from isocapsnet.functional import isomorphic_match, permutation_at, permutation_number, spectral_permutations
 
 # Sets of shuffled templates for the null distribution.

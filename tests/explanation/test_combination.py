@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from isocapsnet._validation import InputError
-from isocapsnet.explain.combination import combine
-from isocapsnet.explain.fits import FitExplanation, explain_fit
+from isocapsnet.explanation.combination import combine
+from isocapsnet.explanation.fits import FitExplanation, explain_fit
 from isocapsnet.functional import permutation_table
-from tests.explain.conftest import Study, cross_validate
-from tests.explain.recovery import node_precision, region_shares
+from tests.explanation.conftest import Study, cross_validate
+from tests.explanation.recovery import node_precision, region_shares
 
 
 def test_cards_of_a_solved_pattern_are_stable_and_name_the_planted_nodes(study: Study) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 _MODULES = {
     "EvidenceCard": "cards",
-    "Explanation": "explanation",
+    "Explanation": "summary",
     "FitExplanation": "fits",
     "attribute_edges": "attribution",
     "combine": "combination",
-    "explain": "explanation",
+    "explain": "summary",
     "explain_fit": "fits",
     "explain_refits": "fits",
     "randomization_check": "attribution",

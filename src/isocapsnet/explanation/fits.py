@@ -12,9 +12,9 @@ from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, check_number
-from isocapsnet.explain.attribution import edge_attributions, is_network, untrained_correlation
-from isocapsnet.explain.contrasts import effect_size, separation
-from isocapsnet.explain.windows import account_for_windows, find_layer
+from isocapsnet.explanation.attribution import edge_attributions, is_network, untrained_correlation
+from isocapsnet.explanation.contrasts import effect_size, separation
+from isocapsnet.explanation.windows import account_for_windows, find_layer
 
 # Graphs per class that are kept with their reconstructions.
 _EXAMPLES = 6
@@ -26,8 +26,9 @@ _CHECKED = 32
 class Templates:
     """The evidence of the templates of an isomorphic network on graphs that it did not train on.
 
-    Evidence is a window's contribution to the margin of the class scores (:mod:`isocapsnet.explain.windows`); with two
-    classes there is one contrast, the second class against the first, else one per class.
+    Evidence is the contribution of a window to the margin of the class scores, see
+    :mod:`isocapsnet.explanation.windows`. For two classes there is one contrast, the second class against the first;
+    for more there is one per class.
 
     Attributes
     ----------
@@ -85,7 +86,7 @@ class FitExplanation:
         How much each edge separates the classes: its mean attribution in the class minus that in the rest.
     randomization : float
         Rank correlation of attributions with those of an untrained network
-        (:func:`~isocapsnet.explain.attribution.randomization_check`).
+        (:func:`~isocapsnet.explanation.attribution.randomization_check`).
     representation : array (n_graphs, size) or None
         The output of ``transform``; for capsule networks, the class capsules one after another.
     examples : array (n_examples,)

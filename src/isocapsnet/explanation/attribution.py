@@ -18,7 +18,7 @@ from torch import Tensor
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_option
-from isocapsnet.explain.contrasts import margins
+from isocapsnet.explanation.contrasts import margins
 from isocapsnet.models._network import NetworkClassifier
 
 ATTRIBUTIONS = ("gradient", "integrated")
@@ -48,7 +48,7 @@ def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient")
     -------
     array (n_graphs, n_contrasts, n_nodes, n_nodes)
         Symmetric: each entry holds the mean of the edge's two entries. Contrasts as in
-        :func:`~isocapsnet.explain.contrasts.margins`.
+        :func:`~isocapsnet.explanation.contrasts.margins`.
     """
     check_option("method", method, ATTRIBUTIONS)
     if not is_network(estimator):

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.artifacts import read_arrays
 from isocapsnet.evaluation.files import DamagedError
-from isocapsnet.explain.attribution import is_network
-from isocapsnet.explain.fits import FitExplanation, Templates, explain_fit
+from isocapsnet.explanation.attribution import is_network
+from isocapsnet.explanation.fits import FitExplanation, Templates, explain_fit
 
 EXPLANATION_FILE = "explanation.npz"
 
