@@ -49,7 +49,7 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
     ]
     folder = files("isocapsnet.report")
     assets = {name: (folder / "assets" / name).read_text() for name in ("report.css", *_SCRIPTS)}
-    # Autoescape: whatever comes from data is escaped.
+    # Autoescape: text from data is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string((folder / "page.html.jinja").read_text()).render(
         content=content,
