@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.explanation.attribution import is_network
 from isocapsnet.explanation.summary import Explanation
 from isocapsnet.explanation.summary import explain as explain_arrays
 from isocapsnet.report.evidence import card_scene, edge_scene
@@ -34,12 +33,6 @@ def explain(
 
     Graphs without a label, and those of classes that the model was not fitted to, are left out.
     """
-    if not is_network(model):
-        raise InputError(f"model is a {type(model).__name__}, which is not a network; only networks can be explained.")
-    if graphs.n_nodes != model.n_nodes_in_:
-        raise InputError(
-            f"The graphs have {graphs.n_nodes} nodes, but the model was fitted to graphs of {model.n_nodes_in_} nodes."
-        )
     if not graphs.is_labelled.any():
         raise InputError("The graphs have no labels, which explanations need; name their column with target=.")
     names = np.array(graphs.label_names)[graphs.labels]

@@ -66,20 +66,11 @@ def view_as(templates: Templates, alignment: Alignment) -> Templates:
 def agreement_of_shapes(
     fits: NDArray[np.float32], seed: int, reference: NDArray[np.float32] | None = None
 ) -> list[Agreement]:
-    """How similar each template is in different fits, up to the order of its nodes.
+    """How similar each template is in different fits ``(n_fits, n_templates, k, k)``, up to the order of its nodes.
 
     The mean cosine between aligned templates over pairs of fits. The null distribution is the largest of these means
-    over the templates after their entries were shuffled; the assignment to the reference is repeated.
-
-    Parameters
-    ----------
-    fits : array (n_fits, n_templates, k, k)
-    reference : array (n_templates, k, k), optional
-        Templates to align to; those of the first fit by default.
-
-    Returns
-    -------
-    list of Agreement (n_templates)
+    over the templates after their entries were shuffled; the assignment to the reference (the first fit by default) is
+    repeated.
     """
     rng = np.random.default_rng(seed)
     flat = fits.reshape(*fits.shape[:2], -1)

@@ -76,21 +76,10 @@ def sum_over_regions(edges: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tuple[list[Hashable], NDArray[np.float64]]:
-    """Attribution within and between the networks of an atlas.
+    """Attribution within and between the networks of an atlas: names, and sums ``(n_networks, n_networks)``.
 
-    Parameters
-    ----------
-    edges : array (n_nodes, n_nodes)
-        Symmetric.
-    networks : sequence (n_nodes,)
-        The network of each node.
-
-    Returns
-    -------
-    names : list (n_networks,)
-        In order of appearance.
-    sums : array (n_networks, n_networks)
-        Signed sum over the edges between two networks, each edge once; the diagonal of ``edges`` is left out.
+    ``edges`` ``(n_nodes, n_nodes)`` is symmetric, ``networks`` has the network of each node. A sum is signed, has each
+    edge once and leaves out the diagonal of ``edges``; names are in order of appearance.
     """
     if len(networks) != len(edges):
         raise InputError(f"networks has {len(networks)} entries, but there are {len(edges)} nodes; give one per node.")

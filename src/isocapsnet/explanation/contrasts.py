@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 def margins(scores: Any) -> Any:
     """Each contrast's class score minus the mean score of the other classes.
 
-    Parameters
-    ----------
-    scores : array or Tensor (n_graphs, n_classes, ...)
-
-    Returns
-    -------
-    array or Tensor (n_graphs, n_contrasts, ...)
+    Scores ``(n_graphs, n_classes, ...)``, array or Tensor, give margins ``(n_graphs, n_contrasts, ...)``.
     """
     n_classes = scores.shape[1]
     differences = (n_classes * scores - scores.sum(1, keepdims=True)) / (n_classes - 1)
@@ -48,14 +42,7 @@ def contrast_weights(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.flo
 def separation(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """How well evidence separates the classes: its mean in the class minus its mean in the rest, mean over contrasts.
 
-    Parameters
-    ----------
-    evidence : array (n_graphs, n_contrasts, ...)
-    codes : array (n_graphs,)
-
-    Returns
-    -------
-    array (...)
+    Evidence ``(n_graphs, n_contrasts, ...)`` and codes ``(n_graphs,)`` give ``(...)``.
     """
     return np.einsum("gj,gj...->...", contrast_weights(codes, n_classes), evidence)
 
@@ -73,15 +60,8 @@ def shuffled_separations(
 def effect_size(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Cohen's d of evidence, class against rest with the pooled standard deviation, mean over contrasts.
 
-    Parameters
-    ----------
-    evidence : array (n_graphs, n_contrasts, ...)
-    codes : array (n_graphs,)
-
-    Returns
-    -------
-    array (...)
-        0 if evidence does not vary or a contrast has fewer than two graphs on one side.
+    Evidence ``(n_graphs, n_contrasts, ...)`` and codes ``(n_graphs,)`` give ``(...)``, which is 0 if evidence does not
+    vary or a contrast has fewer than two graphs on one side.
     """
     members = contrast_members(codes, n_classes)
     effects = []

@@ -25,16 +25,9 @@ _N_SHIFTS = 999
 def permutation_p_values(
     evidence: NDArray[np.floating], codes: NDArray[np.int64], n_classes: int, seed: int
 ) -> NDArray[np.float64]:
-    """One-sided p-values of the null hypothesis that evidence does not separate the classes, by shuffling labels.
+    """One-sided p-values ``(n_templates,)`` that evidence separates the classes by chance, from shuffled labels.
 
-    Parameters
-    ----------
-    evidence : array (n_graphs, n_contrasts, n_templates)
-    codes : array (n_graphs,)
-
-    Returns
-    -------
-    array (n_templates,)
+    Evidence is ``(n_graphs, n_contrasts, n_templates)``, codes ``(n_graphs,)``.
     """
     observed = separation(evidence, codes, n_classes)
     null = shuffled_separations(evidence, codes, n_classes, N_DRAWS, seed)
@@ -53,12 +46,8 @@ def combine_p_values(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 def agreement_of_regions(maps: NDArray[np.float64], seed: int) -> Agreement:
     """How well fits agree on the regions in which a template separates the classes.
 
-    The mean correlation between the separation by region of two fits. Under the null hypothesis each map is shifted by
-    a random number of nodes (cyclically), which preserves its smoothness.
-
-    Parameters
-    ----------
-    maps : array (n_fits, n_nodes)
+    The mean correlation between the maps ``(n_fits, n_nodes)`` of two fits. Under the null hypothesis each map is
+    shifted by a random number of nodes (cyclically), which preserves its smoothness.
     """
     n_fits, n_nodes = maps.shape
     shifts = np.random.default_rng(seed).integers(n_nodes, size=(_N_SHIFTS, n_fits, 1))

@@ -127,7 +127,7 @@ class Explanation:
         return pd.DataFrame(rows)
 
     @property
-    def strongest_edges(self) -> pd.DataFrame:
+    def edge_table(self) -> pd.DataFrame:
         """The 100 edges that separate the classes most."""
         rows, columns = np.triu_indices(len(self.edges), k=1)
         order = np.argsort(-np.abs(self.edges[rows, columns]))[:_LISTED_EDGES]
@@ -152,7 +152,7 @@ class Explanation:
         }
         (out / "cards.json").write_text(json.dumps(content, indent=1))
         spreadsheet_safe(self.table).to_csv(out / "regions.csv", index=False)
-        spreadsheet_safe(self.strongest_edges).to_csv(out / "edges.csv", index=False)
+        spreadsheet_safe(self.edge_table).to_csv(out / "edges.csv", index=False)
         if self.networks is not None:
             names, sums = sum_over_networks(self.edges, self.networks)
             frame = pd.DataFrame(sums, index=names, columns=names)
