@@ -7,6 +7,9 @@ To add a figure, write a function that takes a :class:`~isocapsnet.report.conten
 
 from isocapsnet.report.figures import brain, comparison, curves, templates
 from isocapsnet.report.figures.drawing import FigureKind
+from isocapsnet.report.figures.style import save_figure
+
+__all__ = ["FIGURES", "save_figure"]
 
 #: Name to kind of figure, in the order of the page.
 FIGURES: dict[str, FigureKind] = {
