@@ -42,7 +42,7 @@ def brain(content: Content, scene: Scene) -> Iterator[Drawing]:
             f"{scene.title} on the brain. Dots: regions; size: their weight{colour}. Lines: edges, positive ones in "
             "orange, negative ones in blue.",
             f"Glass brain of {scene.title}; main regions {regions or 'none'}.",
-            as_png=True,
+            prefer_png=True,
         )
 
 
@@ -63,7 +63,7 @@ def reconstruction(content: Content, method: ReportedMethod) -> Iterator[Drawing
         )
     figure, names = plot_one_of_each_class(graphs, content.classes, content.coordinates)
     alt = f"Input and reconstruction of {' and '.join(names)} by {method.label}."
-    yield Drawing(f"{method.slug}-reconstruction", figure, caption, alt, as_png=True)
+    yield Drawing(f"{method.slug}-reconstruction", figure, caption, alt, prefer_png=True)
 
 
 def plot_scene(scene: Scene, coordinates: NDArray[Any], n_classes: int) -> "Figure":

@@ -23,20 +23,20 @@ _SVG_CHARACTERS = 120_000
 class Drawing:
     """A matplotlib figure with its file name (which is also its id on the page), caption and text alternative.
 
-    The page shows it as PNG if ``as_png`` is set or its SVG is large.
+    The page shows it as PNG if ``prefer_png`` is set or its SVG is large.
     """
 
     name: str
     figure: "Figure"
     caption: str
     alt: str
-    as_png: bool = False
+    prefer_png: bool = False
 
     @property
     def html(self) -> Markup:
         """The figure as SVG in the colours of the page, or as PNG if that would be large."""
-        svg = "" if self.as_png else as_svg(self.figure)
-        if self.as_png or len(svg) > _SVG_CHARACTERS:
+        svg = "" if self.prefer_png else as_svg(self.figure)
+        if self.prefer_png or len(svg) > _SVG_CHARACTERS:
             image = base64.b64encode(as_png(self.figure)).decode()
             width = round(self.figure.get_figwidth() * 96)
             tag = Markup('<img alt="{}" width="{}" src="data:image/png;base64,{}">')
