@@ -158,7 +158,7 @@ def make_plan(
         permutations=options.permutations,
         audits=0 if options.audit is None else 1,
         save_model="isocapsnet:save_model" if options.save_models else None,
-        explain="isocapsnet.explain.artifacts:write_explanation" if options.explain else None,
+        explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )
 
 

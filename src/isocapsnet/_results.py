@@ -104,25 +104,32 @@ class Results:
         frames = list(self._prediction_frames())
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
-    def _prediction_frames(self) -> Iterator[pd.DataFrame]:
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The records of all test folds by key, without those of permutations and audits."""
         stores = [Store(folder) for folder in self.folders]
+        records = {}
         for row in self.summary.rows:
-            for (repeat, fold), key in row.keys.items():
+            for key in row.keys.values():
                 record = next(filter(None, (store.load_key(key) for store in stores)), None)
                 if record is None:
-                    raise InputError(
-                        f"The record {key} of {row.method} is missing or damaged; run the benchmark again."
-                    )
+                    raise InputError(f"The record {key} ({row.method}) is missing or damaged; run the benchmark again.")
+                records[key] = record
+        return records
+
+    def _prediction_frames(self) -> Iterator[pd.DataFrame]:
+        for row in self.summary.rows:
+            for (repeat, fold), key in row.keys.items():
+                record = self.records[key]
                 names = [str(name) for name in record["classes"]]
                 frame = pd.DataFrame(record["probabilities"], columns=[f"p_{name}" for name in names])
-                best = frame.to_numpy().argmax(axis=1)
                 first = {
                     "method": row.method,
                     "repeat": repeat,
                     "fold": fold,
                     "subject": [self._subject(index) for index in record["test"]],
                     "label": [names[label] for label in record["labels"]],
-                    "prediction": [names[index] for index in best],
+                    "prediction": [names[index] for index in frame.to_numpy().argmax(axis=1)],
                 }
                 yield pd.concat([pd.DataFrame(first), frame], axis=1)
 
@@ -191,16 +198,17 @@ class Results:
         -------
         path : Path
         """
+        from isocapsnet._reporting import make_content
         from isocapsnet.report.figures import save_figure
         from isocapsnet.report.page import render
 
-        def save(drawn: Any) -> None:
+        def save(drawing: Any) -> None:
             if figures is not None:
-                save_figure(drawn.figure, Path(figures), drawn.name)
+                save_figure(drawing.figure, Path(figures), drawing.name)
 
         target = Path(path)
-        page = render(self._content(), save)
         target.parent.mkdir(parents=True, exist_ok=True)
+        page = render(make_content(self, created=date.today().isoformat()), save)
         target.write_text(page, encoding="utf-8")
         return target
 
@@ -208,13 +216,6 @@ class Results:
     def plot(self) -> "Plots":
         """The figures of the report: ``results.plot.<name>()`` returns a matplotlib figure."""
         return Plots(self)
-
-    def _content(self) -> Any:
-        from isocapsnet.cli._results_folder import read_results
-
-        if len(self.folders) != 1:
-            raise InputError("A report needs one results folder; merge the folders first with compare(..., out=...).")
-        return read_results(self.folders[0], created=date.today().isoformat())
 
 
 class Plots:
@@ -224,28 +225,17 @@ class Plots:
         self._results = results
 
     def __dir__(self) -> list[str]:
-        return sorted(_figures())
+        from isocapsnet.report.figures import FIGURES
+
+        return sorted(FIGURES)
 
     def __getattr__(self, name: str) -> Any:
-        figures = _figures()
-        if name not in figures:
-            raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(figures))}.")
-        return lambda **options: _draw(figures[name](self._results._content(), **options), name)
+        from isocapsnet._reporting import make_content
+        from isocapsnet.report.figures import FIGURES
 
-
-def _figures() -> dict[str, Any]:
-    from isocapsnet.report import figures, gallery
-
-    registry: dict[str, Any] | None = getattr(figures, "FIGURES", None)
-    if registry is not None:
-        return registry
-    return {name: getattr(gallery, name) for name in ("comparison", "folds", "audit", "sweep")}
-
-
-def _draw(drawn: Any, name: str) -> Any:
-    if drawn is None:
-        raise InputError(f"The results have nothing to draw for {name}.")
-    return getattr(drawn, "figure", drawn)
+        if name not in FIGURES:
+            raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(FIGURES))}.")
+        return lambda **options: FIGURES[name](make_content(self._results), **options)
 
 
 def _area(row: MethodResult) -> float:

@@ -44,10 +44,17 @@ def open_results(folder: str | Path) -> Results:
     if not found.groups:
         raise InputError(f"There are no results in {path}; run a benchmark with out={path} first.")
     *others, group = sorted(found.groups, key=lambda g: (_is_about(g, saved), len(found.records.get(g, ()))))
-    notes = [] if problem is None else [f"results.json {problem}."]
-    notes += found.notes + copies.problems
+    notes = [] if problem is None else [f"results.json {problem}. The records may be part of a run."]
+    notes += found.notes
     if others:
-        notes.append(f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation).")
+        notes.append(
+            f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation), and these are "
+            "one of them. `isocapsnet compare` shows all."
+        )
+    has_data = copies.find(json.loads(group)[0]) is not None
+    notes += copies.problems
+    if not has_data and not copies.problems:
+        notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
     return _make_results(found, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
 
 
@@ -60,14 +67,15 @@ def _make_results(
     notes: Sequence[str] = (),
 ) -> Results:
     """The results of one group of records; ``saved`` is what a ``results.json`` says about it."""
-    dataset, protocol, preparation = json.loads(group)
+    dataset, _, preparation = json.loads(group)
     records, errors = found.records.get(group, []), found.errors.get(group, [])
     summary = tabulate(records, errors)
     data = copies.find_data(dataset)
-    repeats = 1 + max(item["job"]["repeat"] for item in [*records, *errors])
+    jobs = [item["job"] for item in [*records, *errors]]
+    name = folders[0].resolve().name if len(folders) == 1 else dataset
     context = {
-        "passport": {"name": dataset, "digest": dataset},
-        "protocol": {**protocol, "repeats": repeats},
+        "passport": {"name": name, "digest": dataset},
+        "protocol": {**jobs[0]["protocol"], "repeats": 1 + max(job["repeat"] for job in jobs)},
         "preparation": preparation,
         "data": {"digest": dataset},
         **saved,

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from isocapsnet._reporting import read_content
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import (
@@ -162,13 +162,13 @@ def test_table_results_report_and_verdict_say_how_many_sites_count(run_on_eleven
     assert output.count(sentence) == 2  # before the run and under the table
     frame = pd.read_csv(folder / "results.csv")
     assert all("over 9 of 11 sites" in verdict for verdict in frame.verdict)
-    content = read_results(folder)
+    content = read_content(folder)
     assert sentence in prose.answer(content)
     assert sentence in prose.protocol_text(content)
     assert "With 9 test folds" in output
     folds = results["methods"][0]["folds"]
     weighted = np.average([fold["roc_auc"] for fold in folds], weights=[fold["weight"] for fold in folds])
-    assert content.methods[0].row["metrics"]["roc_auc"]["mean"] == pytest.approx(weighted)
+    assert content.methods[0].row.metrics["roc_auc"].mean == pytest.approx(weighted)
     assert frame.roc_auc[0] == pytest.approx(weighted)
 
 

@@ -13,7 +13,7 @@ from isocapsnet.evaluation import Store, tabulate
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.evaluation.records import seal
 from isocapsnet.evaluation.store import batch_key
-from isocapsnet.explain.artifacts import write_explanation
+from isocapsnet.explanation.storage import write_explanation
 from tests.fuzz.seeds import Seed, _Collector
 from tests.report.toys import MANY_CANDIDATES, STRENGTHS, VERSIONS, make_job, make_record
 

@@ -1,7 +1,8 @@
 """From records to a table with a verdict in words for each method."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ class MethodResult:
         Mean of tuning, fitting and predicting per fold.
     p_chance : float
         Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
+    name, parameters, space
+        The method without its parameters, these, and what was searched over.
     is_best : bool
         Whether it is above chance and beats every other method, Holm-adjusted over all pairs.
     """
@@ -65,6 +68,9 @@ class MethodResult:
     verdict: str = ""
     is_best: bool = False
     audit: Audit | None = None
+    name: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -150,6 +156,7 @@ def group_of(item: Mapping[str, Any]) -> str:
 
 def _summarise_method(method: Evidence, ratio: float) -> MethodResult:
     """The row without what depends on other rows."""
+    name, parameters, _, space, *_ = json.loads(method.method.settings)
     folds = dict(sorted(method.folds.items()))
     weights = method.weights(folds)
     metrics = {
@@ -177,6 +184,9 @@ def _summarise_method(method: Evidence, ratio: float) -> MethodResult:
         weights=dict(zip(folds, weights, strict=True)),
         seconds=float(np.mean([fold.seconds for fold in folds.values()])) if folds else float("nan"),
         use_unlabeled=method.method.use_unlabeled,
+        name=name,
+        parameters=parameters,
+        space=space,
     )
 
 

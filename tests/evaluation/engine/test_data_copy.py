@@ -13,9 +13,9 @@ from benchmark_toys import FlipsAByte, Prior, flip_byte, toy_method
 from click.testing import CliRunner, Result
 
 from isocapsnet._data_copies import DataCopies, publish
+from isocapsnet._reporting import read_content
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation import InProcessExecutor, Limits, Plan, Samples, Store, local_executor, run
 from isocapsnet.evaluation.engine.worker import Worker
@@ -137,7 +137,7 @@ def test_a_report_takes_names_from_no_other_data(tmp_path: Path) -> None:
     path.unlink()
     other = make_data(seed=1)
     other.save(path)
-    content = read_results(tmp_path)
+    content = read_content(tmp_path)
     assert content.name != "study"
     assert any("no copy of the data" in note for note in content.notes)
 

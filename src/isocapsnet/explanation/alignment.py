@@ -1,4 +1,4 @@
-"""Templates of several fits compared up to the order of their nodes: the isomorphic distance does exactly that."""
+"""Comparison of the templates of several fits, up to the order of their nodes, by the isomorphic distance."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -8,24 +8,24 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from isocapsnet.explain.cards import Agreement
-from isocapsnet.explain.explanation import Templates
-from isocapsnet.explain.stability import judge_agreement, mean_over_pairs
+from isocapsnet.explanation.cards import Agreement
+from isocapsnet.explanation.fits import Templates
+from isocapsnet.explanation.stability import judge_agreement, mean_over_pairs
 from isocapsnet.functional import isomorphic_match, permutation_at, permutation_number, spectral_permutations
 
-# Sets of shuffled templates behind the null distribution.
+# Sets of shuffled templates for the null distribution.
 _DRAWS = 199
-# Larger templates have too many permutations to try them all for every draw.
+# Larger templates have too many permutations to try all of them in every draw.
 _EXACT_SIZE = 6
 
 
 class Alignment(NamedTuple):
-    """Templates of one fit, seen as those of another.
+    """How the templates of one fit correspond to those of a reference.
 
     Attributes
     ----------
     order : array (n_templates,)
-        Which template takes each place.
+        The index of the template that corresponds to each template of the reference.
     permutations : array (n_templates, k)
         ``matrices[order][i][p][:, p]`` with ``p = permutations[i]`` is template i in the reference's node order.
     """
@@ -35,23 +35,23 @@ class Alignment(NamedTuple):
 
 
 def align_templates(reference: NDArray[np.float32], matrices: NDArray[np.float32]) -> Alignment:
-    """Pair templates ``(n_templates, k, k)`` with the reference's, at the least total isomorphic distance."""
+    """Pair templates ``(n_templates, k, k)`` with those of the reference so that the total distance is smallest."""
     distances, permutations = _isomorphic_distances(reference, matrices)
-    places, order = linear_sum_assignment(distances)
-    return Alignment(order, permutations[places, order])
+    rows, order = linear_sum_assignment(distances)
+    return Alignment(order, permutations[rows, order])
 
 
 def view_as(templates: Templates, alignment: Alignment) -> Templates:
-    """The same templates in the order, and with the node numbers, of the reference."""
+    """The templates in the order and with the node numbers of the reference."""
     order, permutations = alignment
     orientation = templates.orientation[:, order].astype(np.int64)
-    for place, permutation in enumerate(permutations):
-        numbers = orientation[:, place].copy()
+    for index, permutation in enumerate(permutations):
+        numbers = orientation[:, index].copy()
         orders = permutation_at(torch.from_numpy(numbers.clip(min=0)), len(permutation))
         renamed = permutation_number(torch.from_numpy(np.argsort(permutation))[orders]).numpy()
-        orientation[:, place] = np.where(numbers < 0, -1, renamed)
+        orientation[:, index] = np.where(numbers < 0, -1, renamed)
     windows = ("window_separation", "window_effect", "window_influence")
-    classes = ("class_evidence", "class_scores", "orientation_share")
+    classes = ("class_scores", "orientation_share")
     return replace(
         templates,
         matrices=np.stack([templates.matrices[i][np.ix_(p, p)] for i, p in zip(order, permutations, strict=True)]),
@@ -66,21 +66,11 @@ def view_as(templates: Templates, alignment: Alignment) -> Templates:
 def agreement_of_shapes(
     fits: NDArray[np.float32], seed: int, reference: NDArray[np.float32] | None = None
 ) -> list[Agreement]:
-    """How alike fits are in each template, up to the order of its nodes.
+    """How similar each template is in different fits ``(n_fits, n_templates, k, k)``, up to the order of its nodes.
 
-    The mean over pairs of fits of the cosine between best-aligned templates, against the largest of these means over
-    the templates with the entries of every template shuffled, the assignment to the reference included.
-
-    Parameters
-    ----------
-    fits : array (n_fits, n_templates, k, k)
-        As learned.
-    reference : array (n_templates, k, k), optional
-        Templates that give the places; the first fit's by default.
-
-    Returns
-    -------
-    list of Agreement (n_templates)
+    The mean cosine between aligned templates over pairs of fits. The null distribution is the largest of these means
+    over the templates after their entries were shuffled; the assignment to the reference (the first fit by default) is
+    repeated.
     """
     rng = np.random.default_rng(seed)
     flat = fits.reshape(*fits.shape[:2], -1)
@@ -92,10 +82,10 @@ def agreement_of_shapes(
 def _similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None) -> NDArray[np.float64]:
     """Mean cosine over pairs of fits ``(n_templates,)``, templates assigned to those of the reference."""
     n_fits, n_templates, k, _ = fits.shape
-    everything = fits if reference is None else np.concatenate([reference[None], fits])
-    flat = everything.reshape(-1, k, k)
+    stacks = fits if reference is None else np.concatenate([reference[None], fits])
+    flat = stacks.reshape(-1, k, k)
     squares = (flat.astype(np.float64) ** 2).sum(axis=(1, 2))
-    distances, _ = _isomorphic_distances(flat, flat)  # all pairs in one call: the calls are what costs
+    distances, _ = _isomorphic_distances(flat, flat)  # one call for all pairs: the time goes into calls
     lengths = np.sqrt(squares[:, None] * squares)
     products = (squares[:, None] + squares - distances**2) / 2
     cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)

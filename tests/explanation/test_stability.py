@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isocapsnet.explain.alignment import agreement_of_shapes, align_templates
-from isocapsnet.explain.stability import agreement_of_places, combine_p_values, holm, permutation_p_values
+from isocapsnet.explanation.alignment import agreement_of_shapes, align_templates
+from isocapsnet.explanation.stability import agreement_of_regions, combine_p_values, permutation_p_values
 
 LEVEL, RUNS = 0.05, 20_000
 
@@ -67,10 +67,6 @@ def test_all_of_a_few_and_nine_of_ten_of_many_fits_are_needed() -> None:
     assert combine_p_values(np.array([0.001] * 14 + [0.9])) == pytest.approx(0.001 * 15 / 14)
 
 
-def test_holm_of_a_known_example() -> None:
-    assert holm(np.array([0.04, 0.01, 0.03])) == pytest.approx([0.06, 0.03, 0.06])
-
-
 @given(st.integers(0, 10_000), st.integers(2, 4))
 def test_alignment_undoes_any_order_and_any_permutation(seed: int, kernel_size: int) -> None:
     _check_alignment(seed, kernel_size)
@@ -112,15 +108,15 @@ def test_peaks_at_one_place_agree_and_peaks_at_random_places_do_not() -> None:
     rng = np.random.default_rng(0)
     bump = np.exp(-(np.arange(-10, 10) ** 2) / 4)
     together = np.stack([bump + 0.1 * rng.normal(size=20) for _ in range(4)])
-    assert agreement_of_places(together, seed=0).p_value <= 0.01
-    assert agreement_of_places(together, seed=0).value > 0.9
+    assert agreement_of_regions(together, seed=0).p_value <= 0.01
+    assert agreement_of_regions(together, seed=0).value > 0.9
     scattered = [
-        agreement_of_places(np.stack([np.roll(row, rng.integers(20)) for row in together]), seed=seed).p_value
+        agreement_of_regions(np.stack([np.roll(row, rng.integers(20)) for row in together]), seed=seed).p_value
         for seed in range(60)
     ]
     assert np.mean(np.array(scattered) <= LEVEL) <= 0.15
 
 
 def test_maps_without_any_peak_do_not_agree() -> None:
-    flat = agreement_of_places(np.ones((3, 8)), seed=0)
+    flat = agreement_of_regions(np.ones((3, 8)), seed=0)
     assert (flat.value, flat.p_value) == (0, 1)

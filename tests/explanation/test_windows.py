@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from isocapsnet import MODELS, InputError, IsoCapsNetClassifier, make_planted_graphs
-from isocapsnet.explain.contrasts import margins
-from isocapsnet.explain.windows import find_layer, window_evidence
+from isocapsnet.explanation.contrasts import margins
+from isocapsnet.explanation.windows import find_layer, window_evidence
 
 PLANTED = make_planted_graphs(36, 9, kernel_size=3, random_state=0)
 TINY = {"kernel_size": 3, "max_epochs": 4, "device": "cpu", "random_state": 0}
@@ -115,5 +115,5 @@ def test_a_network_without_templates_is_refused() -> None:
 def test_a_batch_at_a_time_gives_the_same_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     model = IsoCapsNetClassifier(**TINY).fit(PLANTED.graphs, PLANTED.labels)
     whole = window_evidence(model, PLANTED.graphs)
-    monkeypatch.setattr("isocapsnet.explain.windows._BATCH_VALUES", 1)
+    monkeypatch.setattr("isocapsnet.explanation.windows._BATCH_VALUES", 1)
     assert np.allclose(window_evidence(model, PLANTED.graphs).evidence, whole.evidence, atol=1e-6)

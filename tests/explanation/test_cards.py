@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from isocapsnet.explain.cards import Agreement, EvidenceCard
-from isocapsnet.explain.combine import _judge, combine
-from isocapsnet.explain.explanation import Explanation, Templates, over_regions
+from isocapsnet.explanation.cards import Agreement, EvidenceCard
+from isocapsnet.explanation.combination import _judge, combine
+from isocapsnet.explanation.fits import FitExplanation, Templates, over_regions
 
 N_NODES, SIZE, STRIDE, N_WINDOWS = 12, 3, 2, 5
 CODES = np.arange(40) % 2
@@ -13,7 +13,7 @@ CODES = np.arange(40) % 2
 WINDOW, ROWS, COLUMNS = (1, 3), [2, 3, 4], [6, 7, 8]
 
 
-def make_fit(seed: int, *, better: int = 1, swapped: bool = False) -> Explanation:
+def make_fit(seed: int, *, better: int = 1, swapped: bool = False) -> FitExplanation:
     """Two templates: the first separates the classes in one window and matches better in ``better``; the other not."""
     rng = np.random.default_rng(seed)
     matrices = np.random.default_rng(0).normal(size=(2, SIZE, SIZE)).astype(np.float32)
@@ -24,7 +24,7 @@ def make_fit(seed: int, *, better: int = 1, swapped: bool = False) -> Explanatio
     scores[better, 0, *WINDOW], scores[1 - better, 0, *WINDOW] = 0.9, 0.2
     separated = evidence[CODES == 1, 0].mean(axis=0) - evidence[CODES == 0, 0].mean(axis=0)
     order = [1, 0] if swapped else [0, 1]
-    return Explanation(
+    return FitExplanation(
         classes=np.array(["control", "case"]),
         positions=np.arange(len(CODES)),
         codes=CODES,
@@ -41,7 +41,6 @@ def make_fit(seed: int, *, better: int = 1, swapped: bool = False) -> Explanatio
             window_separation=separated[order],
             window_effect=separated[order],
             window_influence=evidence.std(axis=0)[0][order],
-            class_evidence=np.stack([-separated, separated])[:, order],
             class_scores=scores[:, order],
             orientation=np.zeros(scores.shape, np.int32),
             orientation_share=np.ones(scores.shape, np.float32),
@@ -86,10 +85,10 @@ def test_a_card_follows_its_template_through_fits_that_list_it_elsewhere() -> No
     assert separating.effect.value > 2 > abs(idle.effect.value)
 
 
-def test_a_card_says_whether_the_shape_came_back() -> None:
-    assert "Its shape comes back" in make_cards()[0].sentence
+def test_a_card_says_whether_the_shape_is_similar_in_all_fits() -> None:
+    assert "shape is similar" in make_cards()[0].sentence
     places, shape = Agreement(0.9, 0.2, 0.001), Agreement(0.4, 0.6, 0.3)
-    assert "read the regions, not the drawing" in _judge(np.full(3, 0.001), 0.001, places, shape)[1]
+    assert "interpret the regions, not the drawing" in _judge(np.full(3, 0.001), 0.001, places, shape)[1]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,19 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet.explanation.cards import EvidenceCard
+
+
+def region_shares(card: EvidenceCard, n_nodes: int) -> NDArray[np.float64]:
+    """The shares of the regions that a card lists ``(n_nodes,)``; 0 for the others."""
+    shares = np.zeros(n_nodes)
+    for region in card.regions:
+        shares[region.node] = region.share
+    return shares
+
 
 def node_precision(importance: ArrayLike, planted: Iterable[ArrayLike]) -> float:
-    """Of the k most important nodes, the part that was planted; k is the number of planted nodes.
+    """Of the k most important nodes, the share that was planted; k is the number of planted nodes.
 
     Parameters
     ----------
@@ -20,7 +30,7 @@ def node_precision(importance: ArrayLike, planted: Iterable[ArrayLike]) -> float
 
 
 def edge_precision(importance: ArrayLike, planted: Iterable[ArrayLike]) -> float:
-    """Of the k most important edges by absolute value, the part that was planted; k is the number of planted edges.
+    """Of the k most important edges by absolute value, the share that was planted; k is the number of planted edges.
 
     Parameters
     ----------

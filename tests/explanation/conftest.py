@@ -9,7 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import IsoCapsNetClassifier, make_planted_graphs
 from isocapsnet.datasets.synthetic import PlantedGraphs
-from isocapsnet.explain.explanation import Explanation, explain
+from isocapsnet.explanation.fits import FitExplanation, explain_fit
 
 #: Small and quick, and enough for 120 graphs of 16 nodes.
 QUICK = {"n_templates": 2, "learning_rate": 3e-3, "max_epochs": 20, "decoder_sizes": (16,), "calibrate": False}
@@ -21,7 +21,7 @@ class Study(NamedTuple):
     planted: PlantedGraphs
     labels: np.ndarray
     models: list[IsoCapsNetClassifier]
-    explanations: list[Explanation]
+    explanations: list[FitExplanation]
     tests: list[np.ndarray]
     area: float
 
@@ -36,7 +36,7 @@ def cross_validate(effect: str, seed: int, *, shuffled: bool = False) -> Study:
     for train, test in StratifiedKFold(3, shuffle=True, random_state=seed).split(labels, labels):
         model = IsoCapsNetClassifier(**QUICK, random_state=len(areas)).fit(planted.graphs[train], labels[train])
         study.models.append(model)
-        study.explanations.append(explain(model, planted.graphs[test], labels[test]))
+        study.explanations.append(explain_fit(model, planted.graphs[test], labels[test]))
         study.tests.append(test)
         areas.append(roc_auc_score(labels[test], model.predict_proba(planted.graphs[test])[:, 1]))
     return study._replace(area=float(np.mean(areas)))

@@ -1,14 +1,13 @@
-"""What each window of each template says for the classes: an exact account of a class score, window by window.
+"""How much each window of each template contributes to the class scores.
 
-The score of class j in Iso-CapsNet is the length of v_j = c_j + r_j. With the routing that was found (couplings α,
-votes û, unit vector v̂_j = v_j/‖v_j‖, s the scale before squash and g = ‖s Σ α û‖/(1 + ‖s Σ α û‖²) its gain)
+The score of class j in Iso-CapsNet is the length of v_j = c_j + r_j. With the couplings α and votes û of the routing,
+the unit vector v̂_j = v_j/‖v_j‖, the scale s before the squash and its gain g = ‖s Σ α û‖/(1 + ‖s Σ α û‖²)
 
     ‖v_j‖ = Σ_w g s α_jw û_jw·v̂_j + v̂_j·r_j,
 
-so the routed weight of window w, its coupling times what its vote adds along the class capsule, sums to the routed part
-of the score. The residual part v̂_j·r_j(F), and the whole score of networks that see match scores alone (IsoNN,
-FastIsoNN), is shared out among windows by integrated gradients from the mean scores of the graphs at hand. What is left
-is that part at the mean scores; it is reported, not hidden.
+so the routed weights of all windows sum to the routed part of the score. The residual part v̂_j·r_j(F), and the whole
+score of networks that use only match scores (IsoNN, FastIsoNN), is divided among the windows by integrated gradients
+from the mean scores of the given graphs. The value at the mean scores belongs to no window; it is "unattributed".
 """
 
 from collections.abc import Callable, Iterator
@@ -23,25 +22,26 @@ from torch import Tensor, nn
 from isocapsnet import functional
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
-from isocapsnet.explain.contrasts import margins
-from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
+from isocapsnet.explanation.contrasts import margins
+from isocapsnet.functional import IsomorphicMatch, PermutationCapsules
 from isocapsnet.models._capsules import CapsuleClassifier
+from isocapsnet.models._templates import match_graphs
 
-# Midpoints of the path along which gradients are averaged.
+# Midpoints of the path over which gradients are averaged.
 _STEPS = 16
 # Values of the largest tensor in a batch: 64 MB.
 _BATCH_VALUES = 16_000_000
 
 
 class WindowEvidence(NamedTuple):
-    """What every template finds in every window of every graph.
+    """The contribution of every window of every graph, for each template.
 
     Attributes
     ----------
     evidence : array (n_graphs, n_contrasts, n_templates, n, n)
-        Contribution to the margin of :func:`~isocapsnet.explain.contrasts.margins`.
+        Contribution to the margin of :func:`~isocapsnet.explanation.contrasts.margins`.
     unattributed : array (n_graphs, n_contrasts)
-        The rest of the margin.
+        The part of the margin that belongs to no window.
     scores : array (n_graphs, n_templates, n, n)
         F of Eq. 1, in scaled units: 1 at a perfect match.
     permutations : array (n_graphs, n_templates, n, n), int64
@@ -64,7 +64,7 @@ def find_layer(estimator: Any) -> Any:
 
 @one_thread()
 def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
-    """Account for the class scores of graphs ``(n_graphs, n_nodes, n_nodes)``, window by window.
+    """Divide the class scores of graphs ``(n_graphs, n_nodes, n_nodes)`` among the windows.
 
     ``estimator`` is a fitted isomorphic network: Iso-CapsNet, IsoNN or FastIsoNN.
     """
@@ -72,9 +72,13 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
         raise InputError(
             f"{type(estimator).__name__} has no templates to explain; attribute_edges explains any network."
         )
-    X = estimator._check_fitted(graphs)
+    return account_for_windows(estimator, estimator._check_fitted(graphs))
+
+
+def account_for_windows(estimator: Any, X: NDArray[Any]) -> WindowEvidence:
+    """:func:`window_evidence` of graphs that were checked."""
     with torch.no_grad():
-        match = _match(estimator, X)
+        match = match_graphs(estimator, find_layer(estimator), X)
         explain = _account_of_capsules if isinstance(estimator, CapsuleClassifier) else _account_of_scores
         baseline = 1 - match.distance.mean(dim=0, keepdim=True)
         size = match.distance[0].numel() * len(estimator.classes_) * getattr(estimator, "capsule_size", 1)
@@ -90,21 +94,6 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
         scores=(1 - match.distance).cpu().numpy(),
         permutations=match.permutation.cpu().numpy(),
     )
-
-
-def _match(estimator: Any, X: NDArray[Any]) -> IsomorphicMatch:
-    """The match of all graphs; where a layer relaxes permutations, the one nearest to its matrix."""
-    layer, device = find_layer(estimator), next(estimator.module_.parameters()).device
-    distances, permutations = [], []
-    for start in range(0, len(X), estimator.batch_size):
-        batch = torch.from_numpy(estimator.scaler_.transform(X[start : start + estimator.batch_size])).to(device)
-        match = layer(batch)
-        distances.append(match.distance)
-        if isinstance(match, SpectralMatch):
-            permutations.append(functional.permutation_number(functional.assigned_columns(match.matrix)))
-        else:
-            permutations.append(match.permutation)
-    return IsomorphicMatch(torch.cat(distances), torch.cat(permutations))
 
 
 def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,11 +121,11 @@ def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tenso
 
 
 def _account_of_scores(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for networks that see the match scores alone."""
+    """The same for networks that use only the match scores."""
     graphs = match.distance.new_zeros(len(match.distance), estimator.n_nodes_in_, estimator.n_nodes_in_)
 
     def score_margins(scores: Tensor) -> Tensor:
-        with _given(find_layer(estimator), IsomorphicMatch(1 - scores, match.permutation)):
+        with _returning(find_layer(estimator), IsomorphicMatch(1 - scores, match.permutation)):
             values: Tensor = margins(estimator._class_scores(estimator.module_(graphs)))
         return values
 
@@ -145,8 +134,8 @@ def _account_of_scores(estimator: Any, match: IsomorphicMatch, baseline: Tensor)
 
 
 @contextmanager
-def _given(layer: Any, match: IsomorphicMatch) -> Iterator[None]:
-    """Let the layer answer with a match that is known already, so that the network can be asked about any scores."""
+def _returning(layer: Any, match: IsomorphicMatch) -> Iterator[None]:
+    """Let the layer return a given match, so that the network can be evaluated at any match scores."""
     layer.forward = lambda graphs: match
     try:
         yield
@@ -163,7 +152,7 @@ class _Routing(NamedTuple):
 
 
 def _route(module: Any, match: IsomorphicMatch) -> _Routing | None:
-    """Routing as the module does it, with what it forgets; None for a module without routing."""
+    """The routing of the module, with the votes and couplings that it does not keep; None without routing."""
     if hasattr(module, "primary"):
         if module.digit is None:
             return None

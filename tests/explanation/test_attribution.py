@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from isocapsnet import MODELS, InputError, make_planted_graphs
-from isocapsnet.explain.attribution import (
+from isocapsnet.explanation.attribution import (
     attribute_edges,
     is_network,
     randomization_check,
     sum_over_networks,
     sum_over_regions,
 )
-from isocapsnet.explain.contrasts import separation
-from isocapsnet.explain.recovery import edge_precision, node_precision
+from isocapsnet.explanation.contrasts import separation
 from isocapsnet.models._network import NetworkClassifier
+from tests.explanation.recovery import edge_precision, node_precision
 
 PLANTED = make_planted_graphs(90, 12, kernel_size=3, signal_to_noise=6, random_state=0)
 NETWORKS = [name for name, model in MODELS.items() if issubclass(model, NetworkClassifier)]
@@ -124,7 +124,7 @@ def test_sums_over_regions_and_networks_of_a_known_example() -> None:
     names, sums = sum_over_networks(edges, ["visual", "visual", "motor", "motor"])
     assert names == ["visual", "motor"]
     assert sums.tolist() == [[1, 5], [5, 5]]
-    with pytest.raises(InputError, match="4 nodes but 3"):
+    with pytest.raises(InputError, match="3 entries, but there are 4 nodes"):
         sum_over_networks(edges, ["a", "b", "c"])
 
 
@@ -143,7 +143,7 @@ def test_what_is_no_network_is_refused() -> None:
     model = MODELS["constant"]().fit(PLANTED.graphs, PLANTED.labels)
     assert not is_network(model)
     assert not is_network(MODELS["cnn"]())
-    with pytest.raises(InputError, match="is no fitted network"):
+    with pytest.raises(InputError, match="not a fitted network"):
         attribute_edges(model, PLANTED.graphs)
     with pytest.raises(InputError, match="method='saliency' is unknown"):
         attribute_edges(model, PLANTED.graphs, "saliency")

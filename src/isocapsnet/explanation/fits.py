@@ -1,30 +1,34 @@
-"""Everything that one fitted network shows on graphs it did not train on."""
+"""The explanation of one fitted network, or of refits on folds, on graphs that they did not train on."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import mode
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_graphs
-from isocapsnet.explain.attribution import attribute_edges, is_network, randomization_check
-from isocapsnet.explain.contrasts import effect_size, separation
-from isocapsnet.explain.windows import find_layer, window_evidence
+from isocapsnet._validation import InputError, check_graphs, check_labels, check_number
+from isocapsnet.explanation.attribution import edge_attributions, is_network, untrained_correlation
+from isocapsnet.explanation.contrasts import effect_size, separation
+from isocapsnet.explanation.windows import account_for_windows, find_layer
 
-# Graphs per class that are kept with their reconstructions, for people to look at.
+# Graphs per class that are kept with their reconstructions.
 _EXAMPLES = 6
-# Graphs on which attributions are compared with those of an untrained network.
+# Graphs for which attributions are compared with those of an untrained network.
 _CHECKED = 32
 
 
 @dataclass(frozen=True)
 class Templates:
-    """What the templates of an isomorphic network find in graphs it did not train on.
+    """The evidence of the templates of an isomorphic network on graphs that it did not train on.
 
-    Evidence is a window's contribution to the margin of the class scores (:mod:`isocapsnet.explain.windows`); with two
-    classes there is one contrast, the second class against the first, else one per class.
+    Evidence is the contribution of a window to the margin of the class scores, see
+    :mod:`isocapsnet.explanation.windows`. For two classes there is one contrast, the second class against the first;
+    for more there is one per class.
 
     Attributes
     ----------
@@ -44,15 +48,13 @@ class Templates:
     window_effect : array (n_templates, n, n)
         Cohen's d of the evidence.
     window_influence : array (n_templates, n, n)
-        Standard deviation of the evidence: where the network looks, whatever the labels are.
-    class_evidence : array (n_classes, n_templates, n, n)
-        Mean evidence (of the first contrast for two classes, of the class's own else) over the graphs of a class.
+        Standard deviation of the evidence over the graphs; it does not depend on labels.
     class_scores : array (n_classes, n_templates, n, n)
         Mean match score over the graphs of a class, 1 at a perfect match.
     orientation : array (n_classes, n_templates, n, n), int
-        The permutation found most often, as a row of ``itertools.permutations(range(k))``.
+        The most frequent permutation, as an index into ``itertools.permutations(range(k))``.
     orientation_share : array (n_classes, n_templates, n, n)
-        The part of the graphs in which it was found.
+        The share of graphs with this permutation.
     """
 
     matrices: NDArray[np.float32]
@@ -63,35 +65,34 @@ class Templates:
     window_separation: NDArray[np.float32]
     window_effect: NDArray[np.float32]
     window_influence: NDArray[np.float32]
-    class_evidence: NDArray[np.float32]
     class_scores: NDArray[np.float32]
     orientation: NDArray[np.int64]
     orientation_share: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """What one fitted network shows on graphs it did not train on.
+class FitExplanation:
+    """The explanation of one fitted network on graphs that it did not train on.
 
     Attributes
     ----------
     classes : array (n_classes,)
         Labels as text, in the order of the codes.
     positions : array (n_graphs,)
-        Which of the given graphs are explained: those of classes that the network knows.
+        Indices of the explained graphs among the given ones: those whose class the network was fitted to.
     codes : array (n_graphs,)
         The class of each.
     edges : array (n_nodes, n_nodes)
-        How much each edge separates the classes: its attribution in the class minus its attribution in the rest.
+        How much each edge separates the classes: its mean attribution in the class minus that in the rest.
     randomization : float
         Rank correlation of attributions with those of an untrained network
-        (:func:`~isocapsnet.explain.attribution.randomization_check`).
+        (:func:`~isocapsnet.explanation.attribution.randomization_check`).
     representation : array (n_graphs, size) or None
-        What ``transform`` returns; of capsule networks the class capsules, one after another.
+        The output of ``transform``; for capsule networks, the class capsules one after another.
     examples : array (n_examples,)
-        A few graphs of each class, as indices into ``codes`` and ``positions``.
+        Up to 6 graphs of each class, as indices into ``codes`` and ``positions``.
     example_graphs, example_reconstructions : array (n_examples, n_nodes, n_nodes)
-        These graphs and what the decoder makes of them, in original units; no reconstructions without a decoder.
+        These graphs and their reconstructions, in original units; None for a network without a decoder.
     templates : Templates or None
         None for a network without templates.
     """
@@ -113,38 +114,38 @@ class Explanation:
 
 
 @one_thread()
-def explain(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: str = "gradient") -> Explanation:
-    """Explain a fitted network on labelled graphs, best on ones that it did not train on.
+def explain_fit(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: str = "gradient") -> FitExplanation:
+    """Explain a fitted network on labelled graphs, which should not be those it trained on.
 
     Parameters
     ----------
     estimator : NetworkClassifier
     graphs : array-like (n_graphs, n_nodes, n_nodes)
     labels : array-like (n_graphs,)
-        A label that the network does not know leaves its graph out of all comparisons between classes.
+        Graphs with a label that the network was not fitted to are left out.
     method : {"gradient", "integrated"}
         How edges are attributed.
     """
     if not is_network(estimator):
-        raise InputError(f"{type(estimator).__name__} is no fitted network, so there is nothing to explain.")
-    X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
+        raise InputError(f"{type(estimator).__name__} is not a fitted network; only networks can be explained.")
+    X = estimator._check_fitted(graphs)
     codes = _encode(np.asarray(labels), estimator.classes_)
     if len(codes) != len(X):
         raise InputError(f"There are {len(X)} graphs but {len(codes)} labels.")
     positions = np.flatnonzero(codes >= 0)
     if not len(positions):
         raise InputError(
-            f"None of the graphs has a class that the model knows: {', '.join(map(str, estimator.classes_))}."
+            f"None of the graphs has one of the classes of the model ({', '.join(map(str, estimator.classes_))})."
         )
     X, codes, n_classes = X[positions], codes[positions], len(estimator.classes_)
     examples = np.sort(np.concatenate([np.flatnonzero(codes == code)[:_EXAMPLES] for code in range(n_classes)]))
     has_decoder = hasattr(estimator, "reconstruct") and estimator.reconstruction_weight > 0
-    return Explanation(
+    return FitExplanation(
         classes=np.array([str(label) for label in estimator.classes_]),
         positions=positions,
         codes=codes,
-        edges=separation(attribute_edges(estimator, X, method), codes, n_classes).astype(np.float32),
-        randomization=randomization_check(estimator, X[:_CHECKED], method),
+        edges=separation(edge_attributions(estimator, X, method), codes, n_classes).astype(np.float32),
+        randomization=untrained_correlation(estimator, X[:_CHECKED], method),
         examples=examples,
         example_graphs=np.asarray(X[examples], dtype=np.float32),
         example_reconstructions=estimator.reconstruct(X[examples]) if has_decoder else None,
@@ -153,29 +154,78 @@ def explain(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: str = 
     )
 
 
+def explain_refits(
+    estimator: Any,
+    graphs: ArrayLike,
+    labels: ArrayLike,
+    folds: int = 5,
+    method: str = "gradient",
+    random_state: int = 0,
+) -> Iterator[tuple[FitExplanation, NDArray[np.int64]]]:
+    """Fit a clone of the estimator to all folds but one, and explain it on the remaining fold.
+
+    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit.
+
+    Parameters
+    ----------
+    estimator : NetworkClassifier
+        It is not changed; its parameters are used.
+    graphs : array-like (n_graphs, n_nodes, n_nodes)
+    labels : array-like (n_graphs,)
+    folds : int
+        Number of folds, stratified by class.
+    method : {"gradient", "integrated"}
+        How edges are attributed.
+    random_state : int
+        Seed of the folds; fit number i uses ``random_state + i``.
+
+    Returns
+    -------
+    iterator of (explanation, test)
+        ``test`` ``(n_test,)`` are the indices of the graphs that this fit did not see. Input is checked before the
+        first fit.
+    """
+    X = check_graphs(graphs)
+    check_number("folds", folds, low=2, integer=True)
+    classes, codes = check_labels(labels, len(X))
+    counts = np.bincount(codes)
+    if counts.min() < folds:
+        raise InputError(
+            f"folds={folds} needs {folds} graphs of each class, but class {classes[counts.argmin()]} has "
+            f"{counts.min()}; use fewer folds."
+        )
+    splits = StratifiedKFold(folds, shuffle=True, random_state=random_state).split(codes, codes)
+
+    def explain_fold(fold: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> FitExplanation:
+        refit = clone(estimator).set_params(random_state=random_state + fold)
+        if "calibrate" in refit.get_params():
+            refit.set_params(calibrate=False)  # class scores are explained, not probabilities
+        return explain_fit(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
+
+    return ((explain_fold(fold, train, test), test) for fold, (train, test) in enumerate(splits))
+
+
 def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Positions in ``classes``; -1 for other labels."""
-    position = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array([position.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+    """Indices into ``classes``; -1 for other labels."""
+    code_of = {label: code for code, label in enumerate(classes.tolist())}
+    return np.array([code_of.get(label, -1) for label in labels.tolist()], dtype=np.int64)
 
 
 def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]) -> Templates:
     matrices, stride, n_classes = estimator.templates_, find_layer(estimator).stride, len(estimator.classes_)
-    found = window_evidence(estimator, X)
+    windows = account_for_windows(estimator, X)
     per_class = [codes == code for code in range(n_classes)]
-    own = found.evidence.swapaxes(0, 1)[[0] * n_classes if n_classes == 2 else range(n_classes)]
-    orientation, share = zip(*(_most_frequent(found.permutations[members]) for members in per_class), strict=True)
+    orientation, share = zip(*(_most_frequent(windows.permutations[members]) for members in per_class), strict=True)
     return Templates(
         matrices=matrices,
         stride=stride,
-        template_evidence=found.evidence.sum(axis=(3, 4)),
-        region_evidence=over_regions(found.evidence, X.shape[1], matrices.shape[-1], stride),
-        unattributed=found.unattributed,
-        window_separation=separation(found.evidence, codes, n_classes).astype(np.float32),
-        window_effect=effect_size(found.evidence, codes, n_classes).astype(np.float32),
-        window_influence=found.evidence.std(axis=0).mean(axis=0),
-        class_evidence=np.stack([_mean(values[members]) for values, members in zip(own, per_class, strict=True)]),
-        class_scores=np.stack([_mean(found.scores[members]) for members in per_class]),
+        template_evidence=windows.evidence.sum(axis=(3, 4)),
+        region_evidence=over_regions(windows.evidence, X.shape[1], matrices.shape[-1], stride),
+        unattributed=windows.unattributed,
+        window_separation=separation(windows.evidence, codes, n_classes).astype(np.float32),
+        window_effect=effect_size(windows.evidence, codes, n_classes).astype(np.float32),
+        window_influence=windows.evidence.std(axis=0).mean(axis=0),
+        class_scores=np.stack([_mean(windows.scores[members]) for members in per_class]),
         orientation=np.stack(orientation),
         orientation_share=np.stack(share),
     )
@@ -184,7 +234,7 @@ def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]
 def region_coverage(n_windows: int, n_nodes: int, kernel_size: int, stride: int) -> NDArray[np.float64]:
     """Which window positions contain which node ``(n_windows, n_nodes)``, each column divided by its sum.
 
-    A node that no window reaches has a column of zeros.
+    The column of a node in no window is zero.
     """
     first = stride * np.arange(n_windows)[:, None]
     inside = (np.arange(n_nodes) >= first) & (np.arange(n_nodes) < first + kernel_size)
@@ -192,17 +242,17 @@ def region_coverage(n_windows: int, n_nodes: int, kernel_size: int, stride: int)
 
 
 def over_regions(evidence: NDArray[Any], n_nodes: int, kernel_size: int, stride: int) -> NDArray[np.float32]:
-    """Evidence ``(..., n, n)`` of windows to evidence ``(..., n_nodes)`` of the nodes that they lie over."""
+    """Evidence of windows ``(..., n, n)`` to evidence of the nodes that they contain ``(..., n_nodes)``."""
     coverage = region_coverage(evidence.shape[-1], n_nodes, kernel_size, stride)
     return np.asarray((evidence.sum(axis=-1) + evidence.sum(axis=-2)) @ coverage, dtype=np.float32)
 
 
 def _most_frequent(permutations: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The value found most often over graphs ``(n_graphs, ...)`` and its share; -1 and 0 without graphs."""
+    """The most frequent value over graphs ``(n_graphs, ...)`` and its share; -1 and 0 without graphs."""
     if not len(permutations):
         return np.full(permutations.shape[1:], -1, np.int64), np.zeros(permutations.shape[1:], np.float32)
-    found = mode(permutations, axis=0)
-    return found.mode.astype(np.int64), (found.count / len(permutations)).astype(np.float32)
+    winners, counts = mode(permutations, axis=0)
+    return winners.astype(np.int64), (counts / len(permutations)).astype(np.float32)
 
 
 def _mean(values: NDArray[Any]) -> NDArray[np.float32]:

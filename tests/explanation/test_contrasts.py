@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isocapsnet.explain.contrasts import contrast_weights, effect_size, margins, separation, shuffled_separations
+from isocapsnet.explanation.contrasts import contrast_weights, effect_size, margins, separation, shuffled_separations
 
 
 def test_two_classes_have_one_margin_and_three_have_one_each() -> None:

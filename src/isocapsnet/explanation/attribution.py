@@ -1,9 +1,9 @@
-"""Edge-level attribution for every network: how much each edge adds to the margin between the classes.
+"""Attribution of edges for every network: how much each edge adds to the margin between the classes.
 
-Both methods take an edge relative to its mean over the graphs at hand, and gradient x input takes the mean gradient of
-these graphs. Where matching picks another permutation the score jumps, and no gradient sees a jump: on planted patterns
-the plain product of one graph's gradient and its edges pointed elsewhere, the averaged one at the pattern. For the same
-reason signs can be wrong in isomorphic networks; regions are therefore ranked by absolute values.
+Both methods use the deviation of an edge from its mean over the given graphs, and "gradient" averages the gradient over
+these graphs. The score jumps where another permutation wins the match, and a gradient does not see jumps: on planted
+patterns the gradient of single graphs missed the pattern, and the averaged gradient found it. For the same reason signs
+can be wrong in isomorphic networks, so regions are ranked by absolute values.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,18 +17,18 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_graphs, check_option
-from isocapsnet.explain.contrasts import margins
+from isocapsnet._validation import InputError, check_option
+from isocapsnet.explanation.contrasts import margins
 from isocapsnet.models._network import NetworkClassifier
 
 ATTRIBUTIONS = ("gradient", "integrated")
 
-# Points on the way from the empty graph at which integrated gradients are taken.
+# Steps of integrated gradients.
 _STEPS = 32
 
 
 def is_network(estimator: Any) -> bool:
-    """Whether a fitted estimator is a network, which gradients can be taken of."""
+    """Whether an estimator is a fitted network, so that it has gradients."""
     return isinstance(estimator, NetworkClassifier) and hasattr(estimator, "module_")
 
 
@@ -47,13 +47,17 @@ def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient")
     Returns
     -------
     array (n_graphs, n_contrasts, n_nodes, n_nodes)
-        Symmetric: the parts of an edge's two entries are shared between them. Contrasts as in
-        :func:`~isocapsnet.explain.contrasts.margins`.
+        Symmetric: each entry holds the mean of the edge's two entries. Contrasts as in
+        :func:`~isocapsnet.explanation.contrasts.margins`.
     """
     check_option("method", method, ATTRIBUTIONS)
     if not is_network(estimator):
-        raise InputError(f"{type(estimator).__name__} is no fitted network, so its edges have no gradients.")
-    X = estimator._check_fitted(graphs)
+        raise InputError(f"{type(estimator).__name__} is not a fitted network, so it has no gradients.")
+    return edge_attributions(estimator, estimator._check_fitted(graphs), method)
+
+
+def edge_attributions(estimator: Any, X: NDArray[Any], method: str = "gradient") -> NDArray[np.float32]:
+    """:func:`attribute_edges` of graphs that were checked."""
     device = next(estimator.module_.parameters()).device
     scaled = torch.from_numpy(estimator.scaler_.transform(X))
     mean = scaled.mean(dim=0, keepdim=True).to(device)
@@ -72,24 +76,13 @@ def sum_over_regions(edges: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tuple[list[Hashable], NDArray[np.float64]]:
-    """Attribution within and between the networks of an atlas.
+    """Attribution within and between the networks of an atlas: names, and sums ``(n_networks, n_networks)``.
 
-    Parameters
-    ----------
-    edges : array (n_nodes, n_nodes)
-        Symmetric.
-    networks : sequence (n_nodes,)
-        The network of each node.
-
-    Returns
-    -------
-    names : list (n_networks,)
-        In order of appearance.
-    sums : array (n_networks, n_networks)
-        Signed sum over the edges between two networks, each edge once; the diagonal of ``edges`` is left out.
+    ``edges`` ``(n_nodes, n_nodes)`` is symmetric, ``networks`` has the network of each node. A sum is signed, has each
+    edge once and leaves out the diagonal of ``edges``; names are in order of appearance.
     """
     if len(networks) != len(edges):
-        raise InputError(f"There are {len(edges)} nodes but {len(networks)} of them are given a network.")
+        raise InputError(f"networks has {len(networks)} entries, but there are {len(edges)} nodes; give one per node.")
     names = list(dict.fromkeys(networks))
     members = np.array([[network == name for network in networks] for name in names], dtype=np.float64)
     between = members @ (edges * ~np.eye(len(edges), dtype=bool)) @ members.T
@@ -100,15 +93,20 @@ def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tupl
 def randomization_check(
     estimator: Any, graphs: ArrayLike, method: str = "gradient", n_draws: int = 3, random_state: int = 0
 ) -> float:
-    """Rank correlation of edge attributions with those of the same network before any learning.
+    """Rank correlation of edge attributions with those of the same network before training.
 
-    An explanation that a network with random weights gives as well explains nothing that was learned (Adebayo et al.,
+    If an untrained network gives the same attributions, they say nothing about what was learned (Adebayo et al.,
     "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
-    edges, mean over ``n_draws`` random networks; near 0 is what should be seen, near 1 means do not trust the
-    explanation.
+    edges, mean over ``n_draws`` untrained networks. It should be near 0; do not trust attributions where it is near 1.
     """
-    X = check_graphs(graphs, n_nodes=estimator.n_nodes_in_)
-    learned = _edge_importance(attribute_edges(estimator, X, method))
+    return untrained_correlation(estimator, estimator._check_fitted(graphs), method, n_draws, random_state)
+
+
+def untrained_correlation(
+    estimator: Any, X: NDArray[Any], method: str = "gradient", n_draws: int = 3, random_state: int = 0
+) -> float:
+    """:func:`randomization_check` of graphs that were checked."""
+    learned = _edge_importance(edge_attributions(estimator, X, method))
     correlations = []
     for draw in range(n_draws):
         untrained = copy(estimator)
@@ -116,13 +114,13 @@ def randomization_check(
             torch.manual_seed(random_state + draw)
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
         untrained.module_.to(next(estimator.module_.parameters()).device).eval()
-        random = _edge_importance(attribute_edges(untrained, X, method))
+        random = _edge_importance(edge_attributions(untrained, X, method))
         correlations += [_rank_correlation(a, b) for a, b in zip(learned, random, strict=True)]
     return float(np.mean(correlations))
 
 
 def _gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
-    """Of the margins at the graphs: ``(n_graphs, n_contrasts, n_nodes, n_nodes)``."""
+    """Gradients of the margins at the graphs: ``(n_graphs, n_contrasts, n_nodes, n_nodes)``."""
     graphs = graphs.requires_grad_()
     values = margins(estimator._class_scores(estimator.module_(graphs)))
     gradients = [torch.autograd.grad(value.sum(), graphs, retain_graph=True)[0] for value in values.T]
@@ -130,7 +128,7 @@ def _gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
 
 
 def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
-    """Mean gradients of the margins on the way from the mean graph to each graph."""
+    """Mean gradients of the margins on the path from the mean graph to each graph."""
     try:
         from captum.attr import IntegratedGradients
     except ImportError as error:

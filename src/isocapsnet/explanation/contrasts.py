@@ -1,4 +1,4 @@
-"""Classes against each other: the margin that is explained, how far it separates classes, effect sizes, permutations.
+"""Contrasts between classes: margins of class scores, separation of classes, effect sizes, permutations.
 
 With two classes there is one contrast, the second class against the first; with more there is one per class, that
 class against the rest.
@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 def margins(scores: Any) -> Any:
     """Each contrast's class score minus the mean score of the other classes.
 
-    Parameters
-    ----------
-    scores : array or Tensor (n_graphs, n_classes, ...)
-
-    Returns
-    -------
-    array or Tensor (n_graphs, n_contrasts, ...)
+    Scores ``(n_graphs, n_classes, ...)``, array or Tensor, give margins ``(n_graphs, n_contrasts, ...)``.
     """
     n_classes = scores.shape[1]
     differences = (n_classes * scores - scores.sum(1, keepdims=True)) / (n_classes - 1)
@@ -35,8 +29,8 @@ def contrast_members(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.boo
 def contrast_weights(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Weights ``(n_graphs, n_contrasts)`` whose sum over graphs is "mean of the class minus mean of the rest".
 
-    A contrast with nobody on one side has weights 0. Weights are divided by the number of contrasts, so that the sum
-    over contrasts is their mean.
+    The weights of a contrast without graphs on one side are 0. Weights are divided by the number of contrasts, so
+    that the sum over contrasts is their mean.
     """
     members = contrast_members(codes, n_classes)
     inside, outside = members.sum(axis=0), (~members).sum(axis=0)
@@ -46,16 +40,9 @@ def contrast_weights(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.flo
 
 
 def separation(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """How much evidence sets classes apart: its mean in the class minus its mean in the rest, mean over contrasts.
+    """How well evidence separates the classes: its mean in the class minus its mean in the rest, mean over contrasts.
 
-    Parameters
-    ----------
-    evidence : array (n_graphs, n_contrasts, ...)
-    codes : array (n_graphs,)
-
-    Returns
-    -------
-    array (...)
+    Evidence ``(n_graphs, n_contrasts, ...)`` and codes ``(n_graphs,)`` give ``(...)``.
     """
     return np.einsum("gj,gj...->...", contrast_weights(codes, n_classes), evidence)
 
@@ -63,7 +50,7 @@ def separation(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int)
 def shuffled_separations(
     evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int, n_draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """:func:`separation` under ``n_draws`` random re-assignments of the labels to the graphs: ``(n_draws, ...)``."""
+    """:func:`separation` for ``n_draws`` random permutations of the labels: ``(n_draws, ...)``."""
     weights = contrast_weights(codes, n_classes)
     orders = np.random.default_rng(seed).permuted(np.tile(np.arange(len(codes)), (n_draws, 1)), axis=1)
     flat = np.asarray(evidence, dtype=np.float64).reshape(weights.size, -1)
@@ -73,15 +60,8 @@ def shuffled_separations(
 def effect_size(evidence: NDArray[Any], codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Cohen's d of evidence, class against rest with the pooled standard deviation, mean over contrasts.
 
-    Parameters
-    ----------
-    evidence : array (n_graphs, n_contrasts, ...)
-    codes : array (n_graphs,)
-
-    Returns
-    -------
-    array (...)
-        0 where evidence does not vary or a contrast has fewer than two graphs on a side.
+    Evidence ``(n_graphs, n_contrasts, ...)`` and codes ``(n_graphs,)`` give ``(...)``, which is 0 if evidence does not
+    vary or a contrast has fewer than two graphs on one side.
     """
     members = contrast_members(codes, n_classes)
     effects = []
