@@ -3,9 +3,9 @@
 The outer folds of seed 0 give three training sets; each is cross-validated by itself, and the outer test folds are
 never touched. One line per setting: mean ROC AUC over the nine inner folds, its standard deviation, seconds per fit.
 
-    python benchmarks/choices.py ../shared/data/abide_aal116_nyu.npz
-    python benchmarks/choices.py ../shared/data/abide_aal116_nyu.npz --method gcn
-    python benchmarks/choices.py ../shared/data/abide_aal116_nyu.npz --only default,k=3 --tangent
+    python benchmarks/choices.py abide-nyu
+    python benchmarks/choices.py abide-nyu --method gcn
+    python benchmarks/choices.py abide-nyu --only default,k=3 --tangent
 """
 
 import argparse
@@ -20,6 +20,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Freezer
 
+from isocapsnet import load_graphs
 from isocapsnet.datasets.connectivity import TangentSpace
 from isocapsnet.models import MODELS
 
@@ -156,7 +157,7 @@ def inner_folds(graphs: np.ndarray, labels: np.ndarray) -> list[tuple[np.ndarray
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
+    parser.add_argument("data", help="path or name of a dataset")
     parser.add_argument("--method", default="isocapsnet", choices=SETTINGS)
     parser.add_argument("--only", help="settings by name, separated by commas")
     parser.add_argument("--tangent", action="store_true", help="tangent space, its reference fitted in each fold")
@@ -166,8 +167,8 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    with np.load(arguments.data) as data:
-        graphs, labels = data["adjacency"], data["labels"]
+    data = load_graphs(arguments.data)
+    graphs, labels = data.X, data.labels
     pairs = inner_folds(graphs, labels)
     settings = {"default": {}} | SETTINGS[arguments.method]
     first, step = (int(part) for part in arguments.share.split("/"))

@@ -1,6 +1,6 @@
 """ROC AUC of methods with their defaults over five stratified 3-fold splits (seeds 0-4), every seed shown.
 
-    python benchmarks/development.py ../shared/data/abide_aal116_nyu.npz --methods isocapsnet,linear
+    python benchmarks/development.py abide-nyu --methods isocapsnet,linear
 
 On the development set the defaults were chosen inside training folds of the same subjects, so these are development
 figures, not evidence. Columns: method, the five seeds, their mean, CPU seconds per fit.
@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
+from isocapsnet import load_graphs
 from isocapsnet.models import MODELS
 
 
@@ -35,12 +36,12 @@ def evaluate(name: str, seed: int, graphs: np.ndarray, labels: np.ndarray) -> tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
+    parser.add_argument("data", help="path or name of a dataset")
     parser.add_argument("--methods", default=",".join(MODELS))
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
-    with np.load(arguments.data) as data:
-        graphs, labels = data["adjacency"], data["labels"]
+    data = load_graphs(arguments.data)
+    graphs, labels = data.X, data.labels
     for name in arguments.methods.split(","):
         runs = Parallel(arguments.jobs)(delayed(evaluate)(name, seed, graphs, labels) for seed in range(5))
         scores, seconds = zip(*runs, strict=True)

@@ -1,15 +1,15 @@
 """What calibration does to the probabilities of every network, and why it is done as it is.
 
 Expected calibration error, Brier score and ROC AUC on held-out folds, before (softmax of the class scores) and after
-(``predict_proba``), written into docs/probabilities.md. DATA is ``planted``, ``three-classes`` (planted too) or a
-file::
+(``predict_proba``), written into docs/probabilities.md. DATA is ``three-classes`` (planted patterns)
+or a path or name of a dataset::
 
-    python benchmarks/probabilities.py planted three-classes abide_aal116_nyu.npz
+    python benchmarks/probabilities.py planted three-classes abide-nyu
 
 How training graphs are best held out, compared without a look at any test fold: on other draws of the planted set, and
 inside the training folds of a file::
 
-    python benchmarks/probabilities.py planted abide_aal116_nyu.npz --compare
+    python benchmarks/probabilities.py planted abide-nyu --compare
 """
 
 import argparse
@@ -25,7 +25,6 @@ from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import load_graphs, make_planted_graphs
-from isocapsnet.datasets.catalog import fetch_graphs
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.models import MODELS
 from isocapsnet.models._calibration import fit_temperature
@@ -80,7 +79,7 @@ def open_data(name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
         draws = [make_planted_graphs(**{**PLANTED, "random_state": seed}) for seed in (0, 1, 2)]
         parts = [draw.graphs[draw.labels == (place > 0)] for place, draw in enumerate(draws)]
         return np.concatenate(parts), np.repeat(np.arange(3), [len(part) for part in parts])
-    data = fetch_graphs(name) if name == "planted" else load_graphs(name)
+    data = load_graphs(name)
     assert data.adjacency is not None
     return data.adjacency[data.is_labelled], data.labels[data.is_labelled]
 

@@ -1,4 +1,4 @@
-"""One thread per process, fixed examples, Ctrl-C, and folders beside the checkout."""
+"""One thread per process, fixed examples, Ctrl-C, and data outside the repository."""
 
 import os
 import signal
@@ -18,21 +18,36 @@ settings.load_profile("isocapsnet")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _beside(name: str) -> Path:
-    """A folder of files that are not part of a clone; tests that need it skip where it is not there."""
-    folder = Path(__file__).resolve().parents[1].parent / "shared" / name
+#: Why a test is skipped that needs files which are not part of a clone.
+_OUTSIDE = "needs files that are not part of the repository"
+
+
+def _outside(variable: str, name: str) -> Path:
+    """The folder that an environment variable names, else ``../shared/name`` beside the checkout; skips without one."""
+    folder = Path(os.environ.get(variable) or Path(__file__).resolve().parents[2] / "shared" / name)
     if not folder.is_dir():
-        pytest.skip(f"the folder shared/{name} is not beside this checkout")
+        pytest.skip(f"{_OUTSIDE}; set {variable}")
     return folder
 
 
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """Real datasets."""
-    return _beside("data")
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of real datasets, which the test can also open by their names."""
+    folder = _outside("ISOCAPSNET_DATA", "data")
+    monkeypatch.setenv("ISOCAPSNET_DATA", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """Damaged files that made readers fail."""
-    return _beside("corpus")
+    return _outside("ISOCAPSNET_CORPUS", "corpus")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that were skipped for want of files outside the repository."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if _OUTSIDE in str(report.longrepr)]
+    if skipped:
+        terminalreporter.section(f"{len(skipped)} skipped: {_OUTSIDE} (ISOCAPSNET_DATA, ISOCAPSNET_CORPUS)")
+        for report in skipped:
+            terminalreporter.line(report.nodeid)

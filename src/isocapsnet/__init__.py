@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from isocapsnet._benchmarking import benchmark, sweep
+    from isocapsnet._explaining import explain
     from isocapsnet._fitting import check_data, fit, predict, transform
     from isocapsnet._results import Results
     from isocapsnet._results_folders import compare, open_results
@@ -36,6 +37,7 @@ _MODULES = {
     "benchmark": "_benchmarking",
     "check_data": "_fitting",
     "compare": "_results_folders",
+    "explain": "_explaining",
     "fit": "_fitting",
     "load_graphs": "datasets.readers",
     "load_model": "models._persistence",
@@ -59,6 +61,7 @@ __all__ = [
     "benchmark",
     "check_data",
     "compare",
+    "explain",
     "fit",
     "load_graphs",
     "load_model",

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._fitting import open_for_model
 from isocapsnet._planning import adjacency_of
 from isocapsnet._validation import InputError
 from isocapsnet.explanation.summary import Explanation
@@ -17,23 +18,42 @@ from isocapsnet.report.figures.style import save_figure
 from isocapsnet.report.figures.templates import plot_template
 from isocapsnet.report.prose import class_title
 
-if TYPE_CHECKING:
-    from isocapsnet.datasets.graphs import BrainGraphs
-
 
 def explain(
     model: Any,
-    graphs: "BrainGraphs",
+    data: Any,
     *,
     folds: int = 5,
     attribution: str = "gradient",
     networks: Sequence[str] | None = None,
     seed: int = 0,
+    **reading: Any,
 ) -> Explanation:
-    """Explain a fitted network on labelled graphs, see :func:`isocapsnet.explanation.explain`.
+    """Explain a fitted network on labelled graphs: its templates, where they match, and which edges it uses.
 
-    Graphs without a label, and those of classes that the model was not fitted to, are left out.
+    The settings of the model are fitted again on folds of the data, and effects and verdicts come from the graphs that
+    each refit did not see. Graphs without a label, and those of classes that the model was not fitted to, are left out.
+
+    Parameters
+    ----------
+    model : fitted network or path
+        A network, or the file of a saved one.
+    data, **reading
+        See :func:`isocapsnet.benchmark`.
+    folds, attribution, networks, seed
+        See :func:`isocapsnet.explanation.explain`.
+
+    Returns
+    -------
+    explanation : Explanation
+
+    Examples
+    --------
+    >>> import isocapsnet
+    >>> explanation = isocapsnet.explain("model.safetensors", "study.npz")    # doctest: +SKIP
+    >>> explanation.table                                                     # doctest: +SKIP
     """
+    model, graphs = open_for_model(model, data, reading)
     if not graphs.is_labelled.any():
         raise InputError("The graphs have no labels, which explanations need; name their column with target=.")
     names = np.array(graphs.label_names)[graphs.labels]

@@ -10,8 +10,9 @@ from isocapsnet._methods import list_one_method
 from isocapsnet._planning import adjacency_of, open_data
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.nodes import layout_of
-from isocapsnet.datasets.study import Findings, Layout
+from isocapsnet.datasets.nodes import Layout, layout_of
+from isocapsnet.datasets.readers import examine_graphs
+from isocapsnet.datasets.reading import Findings, ReadOptions
 from isocapsnet.evaluation.estimation import build_estimator
 
 if TYPE_CHECKING:
@@ -151,9 +152,6 @@ def check_data(data: Any, **reading: Any) -> Findings:
     >>> isocapsnet.check_data("study/", target="diagnosis").errors    # doctest: +SKIP
     []
     """
-    from isocapsnet.datasets.readers import examine_graphs
-    from isocapsnet.datasets.study import ReadOptions
-
     return examine_graphs(data, ReadOptions(**reading))[1]
 
 

@@ -15,6 +15,9 @@ from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.labels import is_missing
+from isocapsnet.datasets.nodes import match_nodes
+from isocapsnet.datasets.readers import load_graphs
+from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.protocol import Protocol
@@ -88,19 +91,12 @@ class Options:
 
 def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
     """A dataset, arrays ``(X, y)``, a path or the name of a dataset as one dataset."""
-    from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
-    from isocapsnet.datasets.nodes import match_nodes
-    from isocapsnet.datasets.readers import apply_options, load_graphs
-    from isocapsnet.datasets.study import ReadOptions
-
     if isinstance(data, tuple) and len(data) == 2:
         data = BrainGraphs(data[0], data[1])
-    if isinstance(data, BrainGraphs):
-        return apply_options(data, ReadOptions(**reading)) if reading else data
-    if data in CATALOG and not Path(data).exists():
-        chosen = ReadOptions(**reading)
-        return match_nodes(apply_options(fetch_graphs(data), chosen), chosen)
-    return load_graphs(data, **reading)
+    if not isinstance(data, BrainGraphs):
+        return load_graphs(data, **reading)
+    options = ReadOptions(**reading)
+    return match_nodes(apply_options(data, options, Findings()), options.n_nodes, options.like)
 
 
 def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:

@@ -1,7 +1,7 @@
 """What every entry point checks before any work is done (leaf module, numpy only).
 
-An :class:`InputError` is one sentence that names what is wrong, where, and how to mend it. The command line
-prints that sentence and exits with 2.
+An :class:`InputError` is one sentence: what is wrong, where, and what to do. It names arguments as ``n_nodes=``, which
+the command line turns into options before it prints the sentence and exits with 2.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _CHUNK_VALUES = 8_000_000
 
 
 class InputError(ValueError):
-    """Input that cannot be used, said in one sentence: one line, of what can be seen, not too long."""
+    """Input that cannot be used; the message is one printable line of limited length."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(printable(sentence))

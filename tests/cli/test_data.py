@@ -50,7 +50,7 @@ def test_convert_with_all_options(tmp_path, study):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("describe", "nowhere.npz"), "There is no file or folder nowhere.npz."),
+        (("describe", "nowhere.npz"), "nowhere.npz"),
         (("fetch", "nothing"), "name='nothing' is unknown"),
         (("convert", "planted", "out.csv"), "out.csv does not end in .npz"),
     ],

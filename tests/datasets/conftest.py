@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,11 +33,3 @@ def make_study(
 @pytest.fixture
 def study() -> BrainGraphs:
     return make_study()
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    folder = Path(__file__).parents[2].parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("../shared/data is not there")
-    return folder

@@ -93,9 +93,9 @@ def test_tangent_space_of_singular_matrices_and_silent_nodes():
     singular = np.stack([np.corrcoef(one, rowvar=False) for one in series])
     singular[2, 3] = singular[2, :, 3] = 0
     assert np.isfinite(TangentSpace().fit_transform(singular)).all()
-    with pytest.raises(InputError, match="not positive definite after a shrinkage of 0"):
+    with pytest.raises(InputError, match="not positive definite; raise shrinkage=0"):
         TangentSpace(shrinkage=0.0).fit(singular)
-    with pytest.raises(InputError, match="diagonal is zero"):
+    with pytest.raises(InputError, match="diagonal"):
         TangentSpace().fit(singular * (1 - np.eye(12)))
 
 

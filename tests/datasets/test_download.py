@@ -1,4 +1,4 @@
-"""Downloads against a local server: checked, atomic, resumable, refused with a sentence when something is wrong."""
+"""Downloads from a local server: checked, atomic, refused with a sentence when something is wrong."""
 
 import hashlib
 import re
@@ -31,7 +31,7 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                outer.requests.append((self.path, self.headers.get("Range")))
+                outer.requests.append(self.path)
                 if self.path in outer.redirects:
                     self.send_response(302)
                     self.send_header("Location", outer.redirects[self.path])
@@ -40,18 +40,12 @@ class Server:
                 if self.path not in outer.files:
                     self.send_error(404)
                     return
-                content, start = outer.files[self.path], 0
-                if requested := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
-                    start = int(requested[1])
-                if start >= len(content):
-                    self.send_error(416)
-                    return
-                self.send_response(206 if start else 200)
-                self.send_header("Content-Length", str(len(content) - start))
+                content = outer.files[self.path]
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                stop = len(content) if outer.break_after is None else start + outer.break_after
-                outer.break_after = None
-                self.wfile.write(content[start:stop])
+                stop, outer.break_after = outer.break_after, None
+                self.wfile.write(content[:stop])
 
             def log_message(self, *arguments):
                 pass
@@ -81,7 +75,7 @@ def test_a_file_is_downloaded_once_and_checked(tmp_path, server, kind):
         "md5": hashlib.md5(CONTENT),
         "git-blob": hashlib.sha1(f"blob {len(CONTENT)}\0".encode() + CONTENT),
     }[kind].hexdigest()
-    file = RemoteFile(f"{server.url}/data", "file.bin", f"{kind}:{digest}", len(CONTENT))
+    file = RemoteFile(f"{server.url}/data", "file.bin", f"{kind}:{digest}")
     seen = []
     path = download(file, tmp_path, lambda name, done, total: seen.append((name, done, total)))
     assert path.read_bytes() == CONTENT
@@ -96,41 +90,19 @@ def test_a_file_is_downloaded_once_and_checked(tmp_path, server, kind):
 
 def test_wrong_checksum_is_refused_and_nothing_is_kept(tmp_path, server):
     file = RemoteFile(f"{server.url}/data", "file.bin", "sha256:" + "0" * 64)
-    with pytest.raises(InputError, match="does not have the checksum sha256:0"):
+    with pytest.raises(InputError, match="checksum sha256:0"):
         download(file, tmp_path)
     assert files_in(tmp_path) == []
 
 
-def test_wrong_size_is_refused_and_nothing_is_kept(tmp_path, server):
-    with pytest.raises(InputError, match="has 300000 bytes instead of 7"):
-        download(RemoteFile(f"{server.url}/data", "file.bin", None, 7), tmp_path)
+@pytest.mark.parametrize("checksum", [SHA256, None])
+def test_a_broken_download_leaves_nothing_and_starts_again(tmp_path, server, checksum):
+    file = RemoteFile(f"{server.url}/data", "file.bin", checksum)
+    server.break_after = 200_000
+    with pytest.raises(InputError, match="connection broke"):
+        download(file, tmp_path)
     assert files_in(tmp_path) == []
-
-
-def test_a_truncated_download_is_continued(tmp_path, server):
-    file = RemoteFile(f"{server.url}/data", "file.bin", SHA256)
-    server.break_after = 200_000
-    with pytest.raises(InputError, match="run the command again to continue"):
-        download(file, tmp_path)
-    assert files_in(tmp_path) == [".file.bin.part"]
     assert download(file, tmp_path).read_bytes() == CONTENT
-    (_, continued) = server.requests[1]
-    assert 0 < int(continued.removeprefix("bytes=").removesuffix("-")) <= 200_000
-    assert files_in(tmp_path) == ["file.bin"]
-
-
-def test_without_a_checksum_a_truncated_download_starts_afresh(tmp_path, server):
-    file = RemoteFile(f"{server.url}/data", "file.bin")
-    server.break_after = 200_000
-    with pytest.raises(InputError, match="run the command again"):
-        download(file, tmp_path)
-    assert download(file, tmp_path).read_bytes() == CONTENT
-    assert server.requests[1] == ("/data", None)
-
-
-def test_a_stale_part_that_is_too_long_is_thrown_away(tmp_path, server):
-    (tmp_path / ".file.bin.part").write_bytes(b"x" * 400_000)
-    assert download(RemoteFile(f"{server.url}/data", "file.bin", SHA256), tmp_path).read_bytes() == CONTENT
 
 
 def test_a_missing_file_says_404(tmp_path, server):
@@ -142,9 +114,7 @@ def test_a_missing_file_says_404(tmp_path, server):
 def test_no_network_says_what_to_do(tmp_path, server):
     server.http.shutdown()
     server.http.server_close()
-    with pytest.raises(
-        InputError, match=r"could not be reached; check the network, or download .* put it at"
-    ) as refusal:
+    with pytest.raises(InputError, match="check the network") as refusal:
         download(RemoteFile(f"{server.url}/data", "file.bin", SHA256), tmp_path)
     advised = str(tmp_path / "file.bin")
     assert advised in str(refusal.value)
@@ -162,7 +132,7 @@ def test_unprotected_connections_are_refused(tmp_path, server):
         download(RemoteFile(f"{server.url}/moved", "file.bin", SHA256), tmp_path)
     server.redirects |= {"/moved": "/data", "/loop": "/loop"}
     assert download(RemoteFile(f"{server.url}/moved", "file.bin", SHA256), tmp_path).read_bytes() == CONTENT
-    with pytest.raises(InputError, match="redirects more than"):
+    with pytest.raises(InputError, match="TooManyRedirects"):
         download(RemoteFile(f"{server.url}/loop", "other.bin", SHA256), tmp_path)
 
 
@@ -238,10 +208,11 @@ def test_abide_downloads_the_series_that_its_table_lists(tmp_path, server, monke
     assert len(data.time_series) == 8
     assert data.passport["sites"] == {"NYU": 4, "UM_1": 4}
     result = CliRunner().invoke(main, ["data", "fetch", "toy", "--cache", str(tmp_path / "cache")])
-    assert f"No checksum of {table} was known; sha256:" in result.output
+    assert f"The checksum of {table} was not known; sha256:" in result.output
 
 
-def test_datasets_that_cannot_be_passed_on_say_how_to_obtain_them():
+def test_datasets_that_cannot_be_passed_on_say_how_to_obtain_them(monkeypatch):
+    monkeypatch.delenv("ISOCAPSNET_DATA", raising=False)
     for name in ("adhd-200", "xu-abide", "adhd-fmri"):
         with pytest.raises(InputError, match=r"isocapsnet data|ask the authors"):
             fetch_graphs(name)

@@ -170,8 +170,64 @@ def test_describe_and_representations_are_short(study):
     assert "12 of 6 nodes" in text
     assert "-1: 5, 1: 6" in text
     assert "unlabelled        1" in text
-    assert len(study._repr_html_()) < 200
     assert "<script" not in study.replace(name="<script>")._repr_html_()
+
+
+def test_a_notebook_shows_a_small_escaped_table(study):
+    shown = study.replace(sites=["<b>north</b>"] * 12)._repr_html_()
+    for fact in ("<td>12</td>", "<td>6</td>", "-1: 5, 1: 6", "&lt;b&gt;north", "Toy"):
+        assert fact in shown
+    assert len(shown) < 600
+    assert "time series" in BrainGraphs(time_series=[np.zeros((9, 4))] * 3)._repr_html_()
+
+
+def test_indexing_gives_a_dataset(study):
+    subjects = study.subjects.tolist()
+    mask = np.arange(12) % 3 == 0
+    for selection, expected in (
+        (slice(3, 10), subjects[3:10]),
+        (slice(None, None, -1), subjects[::-1]),
+        (mask, subjects[::3]),
+        (mask.tolist(), subjects[::3]),
+        (np.array([4, 0]), [subjects[4], subjects[0]]),
+        ([-1], subjects[-1:]),
+        (5, subjects[5:6]),
+        (subjects[7], subjects[7:8]),
+        ([subjects[2], subjects[1]], [subjects[2], subjects[1]]),
+    ):
+        part = study[selection]
+        assert isinstance(part, BrainGraphs)
+        assert part.subjects.tolist() == expected
+        assert np.array_equal(part.adjacency, study.adjacency[[subjects.index(subject) for subject in expected]])
+    assert [one.subjects[0] for one in study] == subjects
+    assert np.shares_memory(study[3:10].adjacency, study.adjacency)
+
+
+@pytest.mark.parametrize("selection", ["nobody", ["1000", "nobody"], [], [0.5], [True], [[0, 1]]])
+def test_selections_that_mean_nothing_are_refused(study, selection):
+    with pytest.raises(InputError):
+        study[selection]
+
+
+def test_to_dataframe_has_a_row_per_subject(study):
+    frame = study.to_dataframe()
+    assert frame.columns.tolist() == ["subject", "label", "site", "age", "sex"]
+    assert frame["subject"].tolist() == study.subjects.tolist()
+    assert frame["label"].isna().tolist() == [True, *[False] * 11]
+    assert frame["label"].tolist()[1:3] == ["1", "-1"]
+    assert frame["site"].tolist() == study.sites.tolist()
+    assert np.array_equal(frame["age"], study.covariates["age"], equal_nan=True)
+    assert BrainGraphs(np.zeros((2, 3, 3))).to_dataframe()["label"].isna().all()
+
+
+def test_what_a_pipeline_is_fitted_to(study):
+    assert study.X is study.adjacency
+    assert not study.is_time_series
+    for lengths in ((9, 7), (9, 9)):
+        data = BrainGraphs(time_series=[np.ones((length, 4)) for length in lengths])
+        assert data.is_time_series
+        assert data.X.shape == (2,)
+        assert [one.shape for one in data.X] == [(length, 4) for length in lengths]
 
 
 @pytest.mark.parametrize(
@@ -208,9 +264,9 @@ def test_atlases_have_names_and_plausible_coordinates():
         load_atlas("aal")
 
 
-def test_atlas_tables_agree_with_their_source(shared_data):
+def test_atlas_tables_agree_with_their_source(real_data):
     for name in ("aal90", "aal116", "dk82"):
-        with np.load(shared_data / f"coords_{name}.npz") as source:
+        with np.load(real_data / f"coords_{name}.npz") as source:
             assert load_atlas(name).node_names == tuple(source["names"])
             np.testing.assert_allclose(load_atlas(name).coordinates, source["coordinates"], atol=0.0051)
 

@@ -11,7 +11,9 @@ from scipy.io import savemat
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets import isolation
+from isocapsnet.datasets.formats.matlab import parse_mat
 from isocapsnet.datasets.isolation import ReadLimit, parse
+from tests.datasets import hostile_parsers
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def path(tmp_path):
 
 
 def ask(name, path, limit=None):
-    return parse(f"tests.datasets.hostile_parsers:{name}", path, limit or ReadLimit(1 << 40))
+    return parse(getattr(hostile_parsers, name), path, limit or ReadLimit(1 << 40))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_a_parser_that_dies_is_a_sentence_about_the_file_and_the_next_file_is_re
     monkeypatch.setattr(isolation, "_CPU_SECONDS", 0.1)
     with pytest.raises(InputError, match=rf"subject-7\.mat.*{fact}"):
         ask(name, path)
-    assert np.array_equal(parse("mat", path, ReadLimit())[0]["data"], np.eye(4))
+    assert np.array_equal(parse(parse_mat, path, ReadLimit())[0]["data"], np.eye(4))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="address space can be limited on Linux")
@@ -50,23 +52,23 @@ def test_arrays_and_facts_cross_over_whatever_a_library_prints(path):
 
 
 def test_one_child_serves_all_files_and_is_replaced_when_killed(path):
-    parse("mat", path, ReadLimit())
+    parse(parse_mat, path, ReadLimit())
     first = isolation._CURRENT[0]._process
-    parse("mat", path, ReadLimit())
+    parse(parse_mat, path, ReadLimit())
     assert isolation._CURRENT[0]._process is first
     first.send_signal(signal.SIGKILL)
     first.wait()
-    parse("mat", path, ReadLimit())
+    parse(parse_mat, path, ReadLimit())
     assert isolation._CURRENT[0]._process is not first
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_a_child_of_its_own(path):
-    parse("mat", path, ReadLimit())
+    parse(parse_mat, path, ReadLimit())
     before = isolation._CURRENT[0]._process.pid
     child = os.fork()
     if child == 0:
-        parse("mat", path, ReadLimit())
+        parse(parse_mat, path, ReadLimit())
         is_other = isolation._CURRENT[0]._process.pid != before
         isolation.close_child()
         os._exit(0 if is_other else 1)
@@ -84,14 +86,14 @@ def test_a_plain_script_without_a_main_guard_can_read_graphs(tmp_path):
 
 def test_the_limit_counts_all_that_was_read(path):
     limit = ReadLimit(600)
-    parse("mat", path, limit)
+    parse(parse_mat, path, limit)
     with pytest.raises(
         InputError, match=r"subject-7\.mat.* needs 128 bytes.* 600 bytes .* 200 bytes .* 128 bytes are used"
     ):
-        parse("mat", path, limit)
+        parse(parse_mat, path, limit)
 
 
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path):
     (tmp_path / "x.mat").mkdir()
     with pytest.raises(InputError, match=r"x\.mat is not a file"):
-        parse("mat", tmp_path / "x.mat", ReadLimit())
+        parse(parse_mat, tmp_path / "x.mat", ReadLimit())

@@ -40,7 +40,7 @@ def test_edge_lists_are_no_time_series(tmp_path):
 @pytest.mark.parametrize("n_columns", [1, 2, 3])
 def test_few_columns_are_time_series_only_when_asked(tmp_path, n_columns):
     folder = write(tmp_path / "s", series(n_columns))
-    with pytest.raises(InputError, match="--kind series"):
+    with pytest.raises(InputError, match='kind="series"'):
         load_graphs(folder)
     assert load_graphs(folder, kind="series").time_series[0].shape == (20, n_columns)
 
@@ -48,7 +48,7 @@ def test_few_columns_are_time_series_only_when_asked(tmp_path, n_columns):
 def test_names_may_say_that_few_columns_are_time_series_but_not_that_edges_are(tmp_path):
     data, findings = examine_graphs(write(tmp_path / "s", series(3), "_timeseries.csv"))
     assert data.n_nodes == 3
-    assert any("3 files" in sentence and "names" in sentence for sentence in findings.warnings)
+    assert any("3 files" in sentence and "by name" in sentence for sentence in findings.warnings)
     with pytest.raises(InputError, match=r"s0_timeseries\.csv.*edge list"):
         load_graphs(write(tmp_path / "e", edge_rows(), "_timeseries.csv"))
 
@@ -111,7 +111,7 @@ def test_matrices_and_edge_lists_in_one_folder_are_refused_naming_both(tmp_path)
 
 def test_files_that_may_be_matrices_or_edge_lists_are_refused_unless_asked(tmp_path):
     folder = write(tmp_path / "s", [[[0, 1, 1], [0, 2, 2], [1, 2, 1]], [[0, 1, 5], [0, 2, 1], [2, 3, 1]]])
-    with pytest.raises(InputError, match="--kind graphs or --kind edges"):
+    with pytest.raises(InputError, match='kind="graphs" or kind="edges"'):
         load_graphs(folder)
     assert load_graphs(folder, kind="edges").adjacency[0].tolist() == [
         [0, 1, 2, 0],

@@ -157,7 +157,7 @@ def test_missing_nodes_are_rows_and_columns_of_zeros():
         ({"kernel_size": 1}, "kernel_size=1"),
         ({"kernel_size": 2, "effect": "orientation"}, "kernel_size=2"),
         ({"n_nodes": 3}, "n_nodes=3"),
-        ({"n_patterns": 7}, "n_patterns=7 patterns of 4 nodes do not fit"),
+        ({"n_patterns": 7}, "n_patterns=7"),
         ({"signal_to_noise": 0}, "signal_to_noise=0"),
         ({"class_balance": 1.5}, "class_balance=1.5"),
         ({"n_sites": 0}, "n_sites=0"),

@@ -7,7 +7,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.participants import Participants
 from isocapsnet.datasets.formats.tables import read_table
 from isocapsnet.datasets.readers import examine_graphs, load_graphs
-from isocapsnet.datasets.study import ReadOptions
+from isocapsnet.datasets.reading import ReadOptions
 
 IDS = [f"sub-{i:02}" for i in range(1, 7)]
 LABELS = ["hc", "ad", "hc", "ad", "ad", "hc"]
@@ -185,7 +185,7 @@ def test_several_tables_are_refused_unless_one_is_chosen(tmp_path):
     (folder / "metadata.tsv").write_text(other)
     assert labels_of(folder) == LABELS
     (folder / "participants.csv").write_text(other.replace("\t", ","))
-    with pytest.raises(InputError, match=r"participants\.csv, participants\.tsv.*--participants"):
+    with pytest.raises(InputError, match=r"participants\.csv, participants\.tsv.*participants="):
         load_graphs(folder, target="dx")
     data = load_graphs(folder, target="dx", participants=folder / "metadata.tsv")
     assert [data.label_names[code] for code in data.labels] == [{"hc": "ad", "ad": "hc"}[label] for label in LABELS]

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.matrices import read_text_matrix
+from isocapsnet.datasets.formats.matrices import parse_matrix
+from isocapsnet.datasets.formats.text import read_grid
 
 MATRIX = np.array([[1.0, 0.25, -0.5], [0.25, 1.0, 0.125], [-0.5, 0.125, 1.0]])
 NAMES = ["Left A", "Right B", "C"]
@@ -43,6 +44,11 @@ DIALECTS = {
     "matlab scientific": [" ".join(f"{value: .7e}" for value in row) for row in MATRIX],
     "windows line ends": [row + "\r" for row in rows(",")],
 }
+
+
+def read_text_matrix(path):
+    matrix = parse_matrix(read_grid(path))
+    return matrix.values, matrix.names
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -128,9 +134,9 @@ def test_leading_columns_of_text_are_no_numbers(tmp_path):
     [
         ("", "bad.csv is empty"),
         ("a,b,c\n", "a header but no numbers"),
-        ("1,3,2\n4,5\n7,8,9\n", "3 values in its first row of numbers but 2 in line 2"),
-        ("1,3,2\n4,oops,6\n7,8,9\n", "the text 'oops' where a number should be"),
-        ("oops,2\n3,4\nx,5\n", "the text 'x' where a number should be"),
+        ("1,3,2\n4,5\n7,8,9\n", "3 values .* but 2 in line 2"),
+        ("1,3,2\n4,oops,6\n7,8,9\n", "'oops'.*line 2, column 2"),
+        ("oops,2\n3,4\nx,5\n", "'x'.*line 3, column 1"),
     ],
 )
 def test_damaged_text_is_refused_by_name(tmp_path, text, sentence):

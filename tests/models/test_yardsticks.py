@@ -1,7 +1,6 @@
 """The constant predictor and the linear model: known answers and agreement with slow references."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +10,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
-from isocapsnet import InputError
+from isocapsnet import InputError, load_graphs
 from isocapsnet.models._logistic import C_GRID, fit_logistic, inner_folds
 from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
-
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 def random_graphs(n_graphs, n_nodes, *, seed=0, directed=False, n_classes=2):
@@ -126,10 +123,9 @@ def test_a_strength_that_is_not_positive_is_refused(C):
         LinearClassifier(C=C).fit(X, y)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the real datasets are not on this machine")
-def test_linear_is_a_serious_opponent_on_the_development_set():
-    data = np.load(DATA / "abide_aal116_nyu.npz")
-    X, y = data["adjacency"], data["labels"]
+def test_linear_is_a_serious_opponent_on_the_development_set(real_data):
+    data = load_graphs("abide-nyu")
+    X, y = data.adjacency, data.labels
     started, aucs = time.process_time(), []
     for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
         model = LinearClassifier(random_state=0).fit(X[train], y[train])

@@ -4,7 +4,6 @@ Sub-commands are loaded when they are called, so that ``isocapsnet --help`` impo
 """
 
 import errno
-import re
 import sys
 import warnings
 from importlib import import_module
@@ -15,6 +14,7 @@ import click
 from isocapsnet import __version__
 from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
+from isocapsnet.cli._errors import as_options
 
 #: Sub-command to its module and its line in ``--help``.
 _COMMANDS = {
@@ -73,19 +73,10 @@ class _LazyGroup(click.Group):
     def _with_options(self, ctx: click.Context, sentence: str) -> str:
         """A sentence about arguments (``n_nodes=90``) as one about options (``--n-nodes 90``)."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
-        commands = [command, *getattr(command, "commands", {}).values()]
-        options = {
-            p.name: p.opts[0] for c in commands if c is not None for p in c.params if isinstance(p, click.Option)
-        }
-
-        def translate(match: re.Match[str]) -> str:
-            name, value = match.groups()
-            option = options.get(name)
-            if option is None:
-                return match[0]
-            return option if value in ("", "True") else f"{option} {value}"
-
-        return re.sub(r"(?<![\w\[,])(\w+)=(\w*)", translate, sentence)
+        commands = filter(None, [command, *getattr(command, "commands", {}).values()])
+        return as_options(
+            sentence, [str(p.name) for each in commands for p in each.params if isinstance(p, click.Option)]
+        )
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

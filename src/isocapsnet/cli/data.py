@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isocapsnet._safe_text import list_some, printable
-from isocapsnet.cli._options import Bytes
+from isocapsnet.cli._errors import as_options
+from isocapsnet.cli._options import Bytes, NameList
 
 if TYPE_CHECKING:
     from isocapsnet.datasets.graphs import BrainGraphs
-    from isocapsnet.datasets.study import Findings
+    from isocapsnet.datasets.reading import Findings
 
 #: The options of :func:`reading_options`, which are keywords of ``load_graphs``.
 READING = (
@@ -23,6 +24,23 @@ READING = (
     *("n_nodes", "index_base", "directed", "read_limit"),
 )
 _LISTED = 10
+_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_KINDS = click.Choice(["auto", "graphs", "edges", "series"])
+_ATLASES = click.Choice(["aal90", "aal116", "dk82"])
+_READING_OPTIONS = (
+    click.option("--target", metavar="COL", help="Column (or array) that holds the classes; also @subject, @folder."),
+    click.option("--site", metavar="COL", help="Column of acquisition sites."),
+    click.option("--covariates", type=NameList(), metavar="COL,...", help="Columns of covariates."),
+    click.option("--participants", type=_TABLE, metavar="TABLE", help="Table of subjects, if not with the matrices."),
+    click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts of the wanted file names."),
+    click.option("--exclude", type=NameList(), default=(), metavar="SUBJECT,...", help="Subjects to leave out."),
+    click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files hold."),
+    click.option("--atlas", type=_ATLASES, help="Which regions the nodes are."),
+    click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="How many nodes graphs have."),
+    click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First node number of edge lists."),
+    click.option("--directed/--undirected", default=None, help="Whether edges of edge lists have a direction."),
+    click.option("--read-limit", type=Bytes(), help="Memory that reading may take (default: what is free)."),
+)
 
 
 @click.group()
@@ -41,49 +59,9 @@ def data() -> None:
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say how to read a path; they arrive as keywords of ``load_graphs``."""
-    options = [
-        click.option(
-            "--target", metavar="COL", help="Column (or array) that holds the classes; also @subject, @folder."
-        ),
-        click.option("--site", metavar="COL", help="Column of acquisition sites."),
-        click.option("--covariates", metavar="COL,...", callback=_split_or_none, help="Columns of covariates."),
-        click.option(
-            "--participants",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            metavar="TABLE",
-            help="Table of subjects, where it does not lie with the matrices.",
-        ),
-        click.option("--select", metavar="TEXT,...", callback=_split, help="Read files whose name has all of these."),
-        click.option("--exclude", metavar="SUBJECT,...", callback=_split, help="Subjects to leave out, on record."),
-        click.option(
-            "--kind",
-            type=click.Choice(["auto", "graphs", "edges", "series"]),
-            default="auto",
-            show_default=True,
-            help="What the files are: matrices, edge lists or time series.",
-        ),
-        click.option("--atlas", type=click.Choice(["aal90", "aal116", "dk82"]), help="Which regions the nodes are."),
-        click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="How many nodes graphs have."),
-        click.option(
-            "--index-base",
-            type=click.IntRange(0, 1),
-            metavar="0|1",
-            help="Whether nodes of edge lists count from 0 or from 1.",
-        ),
-        click.option("--directed/--undirected", default=None, help="Whether edges of edge lists have a direction."),
-        click.option("--read-limit", type=Bytes(), help="Memory that reading may take (what is free)."),
-    ]
-    for option in reversed(options):
+    for option in reversed(_READING_OPTIONS):
         command = option(command)
     return command
-
-
-def _split(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if value else ()
-
-
-def _split_or_none(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return _split(ctx, parameter, value) or None
 
 
 @data.command("list")
@@ -98,13 +76,14 @@ def list_datasets() -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from isocapsnet.datasets.catalog import CATALOG
+    from isocapsnet.datasets.catalog import CATALOG, local_file
 
     columns = (Column("name", no_wrap=True), Column("how", no_wrap=True), "nodes", "classes", "what (licence)")
     table = Table(*columns, box=SIMPLE_HEAD)
     for name, entry in CATALOG.items():
         classes = ", ".join(f"{label}: {count}" for label, count in entry.class_counts.items())
-        table.add_row(name, entry.how, str(entry.n_nodes), classes, f"{entry.title} ({entry.licence})")
+        how = "local file" if (path := local_file(name)) and path.exists() else entry.how
+        table.add_row(name, how, str(entry.n_nodes), classes, f"{entry.title} ({entry.licence})")
     Console().print(table)
 
 
@@ -139,7 +118,7 @@ def fetch(name: str, cache: Path | None) -> None:
     click.echo(f"\nlicence   {entry.licence}\ncitation  {entry.citation}")
     for file in entry.files:
         if checksum := recorded_checksum(file, dataset_folder(name, cache)):
-            click.echo(f"No checksum of {file.path} was known; {checksum} has been recorded for later downloads.")
+            click.echo(f"The checksum of {file.path} was not known; {checksum} is recorded for later downloads.")
 
 
 @data.command()
@@ -154,7 +133,9 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
       isocapsnet data describe study.npz
       isocapsnet data describe planted --json
     """
-    graphs = open_graphs(path, **options)
+    from isocapsnet import load_graphs
+
+    graphs = load_graphs(path, **options)
     if as_json:
         click.echo(json.dumps(graphs.passport, indent=2))
     else:
@@ -166,7 +147,7 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; long lists are shortened without it.")
 def check(path: str, as_json: bool, **options: Any) -> None:
-    """Tell all problems of PATH at once: what would be refused, what is mended, what is odd.
+    """List all problems of PATH at once: what would be refused, what is mended, what is unusual.
 
     Exits with 0 when the data can be used and with 2 when they would be refused.
 
@@ -177,9 +158,12 @@ def check(path: str, as_json: bool, **options: Any) -> None:
       isocapsnet data check derivatives/xcp_d --target group --select seg-Glasser
     """
     from isocapsnet.datasets.readers import examine_graphs
-    from isocapsnet.datasets.study import ReadOptions
+    from isocapsnet.datasets.reading import ReadOptions
 
     graphs, findings = examine_graphs(path, ReadOptions(**options))
+    findings.errors, findings.warnings = (
+        [as_options(sentence, READING) for sentence in sentences] for sentences in (findings.errors, findings.warnings)
+    )
     if as_json:
         click.echo(json.dumps({"path": path, "usable": graphs is not None, **dataclasses.asdict(findings)}, indent=2))
     else:
@@ -227,20 +211,9 @@ def convert(path: str, out: Path, **options: Any) -> None:
       isocapsnet data convert study/ study.npz --target diagnosis
       isocapsnet data convert study/ study.npz --target dx --site centre --covariates age,sex
     """
-    graphs = open_graphs(path, **options)
+    from isocapsnet import load_graphs
+
+    graphs = load_graphs(path, **options)
     graphs.save(out)
     _print_passport(graphs)
     click.echo(printable(f"written to {out}"))
-
-
-def open_graphs(path: str, **options: Any) -> "BrainGraphs":
-    """Open a path, or a dataset of the catalog by its name."""
-    from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
-    from isocapsnet.datasets.nodes import match_nodes
-    from isocapsnet.datasets.readers import apply_options, load_graphs
-    from isocapsnet.datasets.study import ReadOptions
-
-    if path in CATALOG and not Path(path).exists():
-        chosen = ReadOptions(**options)
-        return match_nodes(apply_options(fetch_graphs(path), chosen), chosen)
-    return load_graphs(path, **options)

@@ -7,7 +7,10 @@ _PUBLIC = {
     "Atlas": "atlas",
     "BrainGraphs": "graphs",
     "CATALOG": "catalog",
+    "READERS": "readers",
+    "Reader": "reading",
     "TRANSFORMS": "connectivity",
+    "assemble": "reading",
     "examine_graphs": "readers",
     "fetch_graphs": "catalog",
     "load_atlas": "atlas",
@@ -17,9 +20,12 @@ _PUBLIC = {
 
 __all__ = [
     "CATALOG",
+    "READERS",
     "TRANSFORMS",
     "Atlas",
     "BrainGraphs",
+    "Reader",
+    "assemble",
     "examine_graphs",
     "fetch_graphs",
     "load_atlas",
@@ -32,7 +38,8 @@ if TYPE_CHECKING:
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
     from isocapsnet.datasets.connectivity import TRANSFORMS
     from isocapsnet.datasets.graphs import BrainGraphs
-    from isocapsnet.datasets.readers import examine_graphs, load_graphs
+    from isocapsnet.datasets.readers import READERS, examine_graphs, load_graphs
+    from isocapsnet.datasets.reading import Reader, assemble
     from isocapsnet.datasets.synthetic import make_planted_graphs
 
 

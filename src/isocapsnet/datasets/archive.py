@@ -74,7 +74,7 @@ def read_archive(path: Path, limit: ReadLimit | None = None) -> dict[str, NDArra
     verified, of a mapped one when the file is first read in this state.
     """
     limit = limit or ReadLimit()
-    arrays, facts = parse("npz", path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
+    arrays, facts = parse(parse_archive, path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
     if facts["is_packed"]:
         twin = _unpacked(path, limit)
         try:
@@ -141,9 +141,7 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
         if name in members:
             raise InputError(f"{path.name} holds the array {name} twice; write the file again.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
-            raise InputError(
-                f"{path.name}: the array {name} is encrypted or compressed in a way that numpy never uses."
-            )
+            raise InputError(f"{path.name}: the array {name} is encrypted or has a compression that numpy never uses.")
         members[name] = info
     _check_gaps(path, archive)
     return members
@@ -212,7 +210,7 @@ def _unpacked(path: Path, limit: ReadLimit) -> Path:
     _remove_leftovers(twin.parent)
     if not twin.exists():
         with replacing(twin) as file:
-            parse("unpack", path, limit, target=file.name)
+            parse(unpack_archive, path, limit, target=file.name)
     return twin
 
 

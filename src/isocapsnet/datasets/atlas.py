@@ -6,6 +6,7 @@ The tables beside this module hold region names and centroids in MNI millimetres
 
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,10 +28,7 @@ class Atlas:
         if coordinates is not None:
             values = np.asarray(coordinates)
             if values.shape != (len(self), 3) or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-                raise InputError(
-                    f"The atlas names {len(self)} nodes but its coordinates are {values.dtype} of shape "
-                    f"{values.shape}; each node needs numbers x, y and z."
-                )
+                raise InputError(f"Coordinates of {len(self)} nodes are {values.dtype} of shape {values.shape}.")
             self.coordinates = values.astype(np.float32)
             self.coordinates.flags.writeable = False
 
@@ -48,3 +46,15 @@ def load_atlas(name: str) -> Atlas:
     with (files("isocapsnet.datasets") / "atlases" / f"{table_name}.csv").open() as file:
         table = pd.read_csv(file, nrows=n_nodes, keep_default_na=False)
     return Atlas(table["name"].tolist(), table[["x", "y", "z"]].to_numpy(), name=name)
+
+
+def find_atlas(
+    node_names: Sequence[str] | None, coordinates: NDArray[Any] | None, n_nodes: int, atlas_name: str, name: str
+) -> Atlas | None:
+    """The nodes' own names and coordinates, else a built-in atlas that the data are named after."""
+    if coordinates is not None or node_names is not None:
+        same = next((a for a in map(load_atlas, ATLASES) if list(a.node_names) == list(node_names or ())), None)
+        names = node_names or [str(i) for i in range(1, n_nodes + 1)]
+        return same or Atlas(names, coordinates, name=atlas_name)
+    named = [a for a in ATLASES if a in f"{atlas_name} {name}".lower() and ATLASES[a][1] == n_nodes]
+    return load_atlas(named[0]) if named else None

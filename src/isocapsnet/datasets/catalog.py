@@ -1,7 +1,12 @@
-"""Public datasets as declarations: where they are, what they hold, whose they are, how to get them."""
+"""Public datasets as declarations: what they hold, whose they are, and how to get them.
 
+A dataset is found by its name: in the folder that the environment variable ``ISOCAPSNET_DATA`` names, else by download.
+"""
+
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +26,9 @@ from isocapsnet.datasets.synthetic import make_planted_graphs
 class CatalogEntry:
     """A dataset: what it is and how to get it.
 
-    ``files`` are downloaded; ``more_files`` names further ones once those are there. Without files, ``how_to_obtain``
-    says what to do. ``options`` go to :func:`load_graphs`.
+    ``files`` are downloaded; ``more_files`` names further ones once those are there. ``options`` are those of
+    :func:`load_graphs` for the downloaded files. Without files, ``how_to_obtain`` says what to do. ``local`` is the
+    name of the dataset's ``.npz`` in the folder ``ISOCAPSNET_DATA``; by default it follows from the dataset's name.
     """
 
     title: str
@@ -36,33 +42,41 @@ class CatalogEntry:
     options: Mapping[str, Any] = field(default_factory=dict)
     how_to_obtain: str = ""
     make: Callable[[], BrainGraphs] | None = None
+    local: str = ""
 
     @property
     def how(self) -> Literal["built in", "download", "by hand"]:
-        """How the data come."""
+        """How to get the data."""
         return "built in" if self.make else "download" if self.files else "by hand"
 
 
 def fetch_graphs(name: str, *, cache: Path | None = None, progress: Progress | None = None) -> BrainGraphs:
-    """Get a dataset of :data:`CATALOG` by name, downloading it on first use.
+    """Get a dataset of :data:`CATALOG` by name.
 
-    Files are kept in ``cache`` (by default the platform's cache folder, or ``$ISOCAPSNET_CACHE``).
+    A file of the dataset in the folder ``$ISOCAPSNET_DATA`` is read. Otherwise the dataset is downloaded on first use
+    and kept in ``cache`` (by default the platform's cache folder, or ``$ISOCAPSNET_CACHE``).
     """
     check_option("name", name, tuple(CATALOG))
     entry = CATALOG[name]
     if entry.make is not None:
         return entry.make().replace(name=name)
-    if not entry.files:
-        raise InputError(f"{name} may not be passed on or has no stable address; {entry.how_to_obtain}")
-    folder = dataset_folder(name, cache)
-    for file in entry.files:
-        download(file, folder, progress)
-    for file in entry.more_files(folder) if entry.more_files else ():
-        download(file, folder, progress)
-    data = load_graphs(folder, **entry.options)
+    if (path := local_file(name)) is not None and path.exists():
+        data = load_graphs(path)
+    elif entry.files:
+        folder = dataset_folder(name, cache)
+        for file in entry.files:
+            download(file, folder, progress)
+        for file in entry.more_files(folder) if entry.more_files else ():
+            download(file, folder, progress)
+        data = load_graphs(folder, **entry.options)
+    else:
+        raise InputError(
+            f"{name} cannot be downloaded. To get it, {entry.how_to_obtain} A converted file must be called "
+            f"{_local_name(name)} and lie in the folder that the environment variable ISOCAPSNET_DATA names."
+        )
     counts = dict(zip(data.label_names, data.class_counts.tolist(), strict=True))
-    if counts != dict(entry.class_counts):
-        raise InputError(f"{name} should have the classes {dict(entry.class_counts)} but has {counts}; report it.")
+    if entry.class_counts and counts != dict(entry.class_counts):
+        raise InputError(f"{name} should have the classes {dict(entry.class_counts)} but has {counts}.")
     atlas = load_atlas(entry.atlas) if entry.atlas and ATLASES[entry.atlas][1] == data.n_nodes else data.atlas
     return data.replace(name=name, atlas=atlas)
 
@@ -72,41 +86,32 @@ def dataset_folder(name: str, cache: Path | None = None) -> Path:
     return (cache or cache_folder()) / "datasets" / name
 
 
+def local_file(name: str) -> Path | None:
+    """Where the file of a dataset is looked for; ``None`` when ``ISOCAPSNET_DATA`` is not set."""
+    folder = os.environ.get("ISOCAPSNET_DATA")
+    return Path(folder) / _local_name(name) if folder else None
+
+
+def _local_name(name: str) -> str:
+    return CATALOG[name].local or f"{name.replace('-', '_')}.npz"
+
+
 # The regions of AAL's frontal lobe come first. Few nodes and graphs keep a first run on a laptop under three minutes.
 _N_FRONTAL = 28
 
 
-def _make_planted(effect: Literal["existence", "orientation", "null"]) -> Callable[[], BrainGraphs]:
-    def make() -> BrainGraphs:
-        planted = make_planted_graphs(
-            120,
-            _N_FRONTAL,
-            n_patterns=2,
-            effect=effect,
-            signal_to_noise=2.5,
-            n_sites=3,
-            site_effect=0.1,
-            missing_nodes=1,
-        )
-        whole = load_atlas("aal90")
-        assert whole.coordinates is not None
-        return BrainGraphs(
-            planted.graphs,
-            planted.labels,
-            label_names=("control", "case"),
-            subjects=[f"planted{number:03}" for number in range(1, len(planted.graphs) + 1)],
-            sites=np.array(["A", "B", "C"])[planted.sites],
-            atlas=Atlas(whole.node_names[:_N_FRONTAL], whole.coordinates[:_N_FRONTAL], name="aal90, frontal lobe"),
-        )
-
-    return make
-
-
-def _author_folds(name: str, blobs: tuple[str, str, str], size: int | None = None) -> tuple[RemoteFile, ...]:
-    root = "https://raw.githubusercontent.com/jwzhanggy/IsoCapsNet/d9ec7fcc228e773934735194cf0aeb7b3ac06285/data"
-    return tuple(
-        RemoteFile(f"{root}/{name}/fold_{number}", f"fold_{number}", f"git-blob:{blob}", size)
-        for number, blob in enumerate(blobs, start=1)
+def _make_planted(effect: Literal["existence", "orientation", "null"]) -> BrainGraphs:
+    noise: dict[str, Any] = {"signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1, "missing_nodes": 1}
+    planted = make_planted_graphs(120, _N_FRONTAL, n_patterns=2, effect=effect, **noise)
+    whole = load_atlas("aal90")
+    assert whole.coordinates is not None
+    return BrainGraphs(
+        planted.graphs,
+        planted.labels,
+        label_names=("control", "case"),
+        subjects=[f"planted{number:03}" for number in range(1, len(planted.graphs) + 1)],
+        sites=np.array(["A", "B", "C"])[planted.sites],
+        atlas=Atlas(whole.node_names[:_N_FRONTAL], whole.coordinates[:_N_FRONTAL], name="aal90, frontal lobe"),
     )
 
 
@@ -134,95 +139,83 @@ _XU_RECIPE = (
     "download and unpack {0} from https://doi.org/10.17608/k6.auckland.21397377, then run `isocapsnet data convert {0} "
     "{0}.npz --target @subject --select AAL116_correlation`."
 )
+_NOT_STATED = "not stated by the authors"
 
 
-def _xu(title: str, name: str, recipe: str = _XU_RECIPE) -> CatalogEntry:
+def _planted(what: str, effect: Literal["existence", "orientation", "null"]) -> CatalogEntry:
+    counts = {"control": 60, "case": 60}
+    return CatalogEntry(
+        f"Synthetic: {what}", _N_FRONTAL, "BSD-3-Clause", "this package", counts, make=partial(_make_planted, effect)
+    )
+
+
+def _xu(what: str, name: str, recipe: str = _XU_RECIPE) -> CatalogEntry:
+    title = f"{what}, AAL116 correlations"
     return CatalogEntry(title, 116, "CC BY 4.0", _XU, atlas="aal116", how_to_obtain=recipe.format(name))
 
 
+def _paper(what: str, n_nodes: int, counts: dict[str, int], atlas: str, folder: str, *blobs: str) -> CatalogEntry:
+    """A dataset of the paper with its folds, by git's object ids."""
+    commit = "d9ec7fcc228e773934735194cf0aeb7b3ac06285"
+    root = f"https://raw.githubusercontent.com/jwzhanggy/IsoCapsNet/{commit}/data/{folder}"
+    files = tuple(
+        RemoteFile(f"{root}/fold_{number}", f"fold_{number}", f"git-blob:{blob}")
+        for number, blob in enumerate(blobs, start=1)
+    )
+    return CatalogEntry(f"{what}, with the paper's folds", n_nodes, _NOT_STATED, _PAPER, counts, atlas, files)
+
+
 CATALOG: dict[str, CatalogEntry] = {
-    "planted": CatalogEntry(
-        "Synthetic: two planted patterns in one class only",
-        _N_FRONTAL,
-        "BSD-3-Clause",
-        "this package",
-        {"control": 60, "case": 60},
-        make=_make_planted("existence"),
+    "planted": _planted("two planted patterns in one class only", "existence"),
+    "planted-orientation": _planted("the same two patterns in both classes, permuted in one", "orientation"),
+    "planted-null": _planted("no difference between the classes", "null"),
+    "hiv-fmri": _paper(
+        *("HIV, functional connectivity", 90, {"-1": 17, "1": 50}, "aal90", "HIV_fMRI"),
+        "2d5e93dcbac9b5bd23d383cd23a994a652d8faee",
+        "41f99d7aab21607a718475c7b10774ee4bef462c",
+        "44d0e8d593b8da6fa97fb478ad6f4de0042cf2e7",
     ),
-    "planted-orientation": CatalogEntry(
-        "Synthetic: the same two patterns in both classes, permuted in one",
-        _N_FRONTAL,
-        "BSD-3-Clause",
-        "this package",
-        {"control": 60, "case": 60},
-        make=_make_planted("orientation"),
-    ),
-    "planted-null": CatalogEntry(
-        "Synthetic: no difference between the classes",
-        _N_FRONTAL,
-        "BSD-3-Clause",
-        "this package",
-        {"control": 60, "case": 60},
-        make=_make_planted("null"),
-    ),
-    "hiv-fmri": CatalogEntry(
-        "HIV, functional connectivity, with the paper's folds",
+    "hiv-fmri-34": CatalogEntry(
+        "HIV, functional connectivity, a balanced part of hiv-fmri with three folds",
         90,
-        "not stated by the authors",
-        _PAPER,
-        {"-1": 17, "1": 50},
+        _NOT_STATED,
+        "Meng and Zhang, IsoNN: isomorphic neural network for graph representation learning and classification, "
+        "arXiv 1907.09495",
+        {"-1": 17, "1": 17},
         "aal90",
-        _author_folds(
-            "HIV_fMRI",
-            (
-                "2d5e93dcbac9b5bd23d383cd23a994a652d8faee",
-                "41f99d7aab21607a718475c7b10774ee4bef462c",
-                "44d0e8d593b8da6fa97fb478ad6f4de0042cf2e7",
-            ),
-        ),
+        how_to_obtain="take the balanced HIV-fMRI folds that the authors of arXiv 1907.09495 publish.",
     ),
-    "hiv-dti": CatalogEntry(
-        "HIV, streamline counts, with the paper's folds",
-        90,
-        "not stated by the authors",
-        _PAPER,
-        {"-1": 20, "1": 56},
-        "aal90",
-        _author_folds(
-            "HIV_DTI",
-            (
-                "aa8fceb89709b87969ac45b8384661c482efeab7",
-                "580dfb86c31fe3c96036f77f48764e121e0e869c",
-                "100d24fe8880b7d782d691b875c5843a81b71013",
-            ),
-            size=2_462_892,
-        ),
+    "hiv-dti": _paper(
+        *("HIV, streamline counts", 90, {"-1": 20, "1": 56}, "aal90", "HIV_DTI"),
+        "aa8fceb89709b87969ac45b8384661c482efeab7",
+        "580dfb86c31fe3c96036f77f48764e121e0e869c",
+        "100d24fe8880b7d782d691b875c5843a81b71013",
     ),
-    "bp-fmri": CatalogEntry(
-        "Bipolar disorder, functional connectivity, with the paper's folds",
-        82,
-        "not stated by the authors",
-        _PAPER,
-        {"-1": 45, "1": 52},
-        "dk82",
-        _author_folds(
-            "BP_fMRI",
-            (
-                "b65945edd174308d3edc21609f082c0e7e0960fe",
-                "3756002ec6c6556d5e43a38bc8a864624befeebd",
-                "5993347f269108446f79ef4c45114b23b45f1218",
-            ),
-        ),
+    "bp-fmri": _paper(
+        *("Bipolar disorder, functional connectivity", 82, {"-1": 45, "1": 52}, "dk82", "BP_fMRI"),
+        "b65945edd174308d3edc21609f082c0e7e0960fe",
+        "3756002ec6c6556d5e43a38bc8a864624befeebd",
+        "5993347f269108446f79ef4c45114b23b45f1218",
     ),
     "adhd-fmri": CatalogEntry(
         "ADHD, functional connectivity, as the paper uses it",
         116,
-        "not stated by the authors",
+        _NOT_STATED,
         _PAPER,
         {"-1": 488, "1": 280},
         "aal116",
         how_to_obtain="ask the authors of arXiv 2206.13465 for their folds of ADHD-fMRI, put fold_1, fold_2 and fold_3 "
         "into one folder and give that folder instead of a name.",
+    ),
+    "abide-nyu": CatalogEntry(
+        "ABIDE, NYU site: autism, AAL116 correlations, with age",
+        116,
+        "CC BY 4.0",
+        _XU,
+        {"0": 104, "1": 78},
+        "aal116",
+        how_to_obtain="select the subjects of the NYU site in xu-abide, with 0 for controls and 1 for autism.",
+        local="abide_aal116_nyu.npz",
     ),
     "abide-pcp": CatalogEntry(
         "ABIDE I preprocessed: autism, AAL time series (C-PAC, filtered, no global signal regression)",
@@ -244,12 +237,21 @@ CATALOG: dict[str, CatalogEntry] = {
         how_to_obtain="register at https://www.nitrc.org/frs/?group_id=383, download the AAL time courses and the "
         "phenotypic table into one folder, and run `isocapsnet data check FOLDER --target DX`.",
     ),
-    "xu-abide": _xu("ABIDE: autism, AAL116 correlations, one preprocessing for all", "abide"),
-    "xu-ppmi": _xu("PPMI: Parkinson's disease, AAL116 correlations", "ppmi"),
-    "xu-taowu": _xu("TaoWu: Parkinson's disease, AAL116 correlations", "taowu"),
-    "xu-neurocon": _xu("Neurocon: Parkinson's disease, AAL116 correlations", "neurocon"),
+    "peking-1": CatalogEntry(
+        "ADHD-200, Peking site 1: ADHD, sparse binary graphs of CC200",
+        190,
+        _NOT_STATED,
+        "Pan et al., brain graph repository",
+        {"-1": 49, "1": 36},
+        how_to_obtain="take Peking_1 from the brain graphs that Pan et al. publish.",
+        local="adhd200_peking_1.npz",
+    ),
+    "xu-abide": _xu("ABIDE: autism, one preprocessing for all", "abide"),
+    "xu-ppmi": _xu("PPMI: Parkinson's disease", "ppmi"),
+    "xu-taowu": _xu("TaoWu: Parkinson's disease", "taowu"),
+    "xu-neurocon": _xu("Neurocon: Parkinson's disease", "neurocon"),
     "xu-adni": _xu(
-        "ADNI: Alzheimer's disease, AAL116 correlations",
+        "ADNI: Alzheimer's disease",
         "adni",
         "apply for access at https://adni.loni.usc.edu, download the collection's connectomes from there and "
         "run `isocapsnet data convert FOLDER adni.npz --target @subject --select AAL116_correlation`.",

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.datasets.fields import check_series
 from isocapsnet.datasets.harmonization import ConfoundRegressor, SiteHarmonizer
 from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
 
@@ -40,7 +41,7 @@ class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
     def fit(self, X: Sequence[ArrayLike], y: Any = None) -> Self:
         """Fit to time series, each ``(n_timepoints, n_nodes)``."""
         check_option("kind", self.kind, CONNECTIVITY)
-        series = _check_series(X)
+        series = check_series(X)
         self.n_nodes_in_ = series[0].shape[1]
         if self.kind == "tangent":
             self.tangent_ = TangentSpace(shrinkage=0.0).fit(_measure("covariance", series))
@@ -49,7 +50,7 @@ class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
     def transform(self, X: Sequence[ArrayLike]) -> NDArray[np.float64]:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` with a diagonal of zeros."""
         check_is_fitted(self, "n_nodes_in_")
-        series = _check_series(X, self.n_nodes_in_)
+        series = check_series(X, self.n_nodes_in_)
         if self.kind == "tangent":
             return self.tangent_.transform(_measure("covariance", series))
         return _without_diagonal(_measure(self.kind, series))
@@ -82,10 +83,7 @@ class TangentSpace(GraphTransformer):
         matrices = (X + X.swapaxes(1, 2)).astype(np.float64) / 2
         variance = np.diagonal(matrices, axis1=1, axis2=2)
         if not (variance > 0).any(axis=1).all():
-            raise InputError(
-                "TangentSpace needs correlation or covariance matrices, with variances on the diagonal; a graph's "
-                "diagonal is zero."
-            )
+            raise InputError("TangentSpace needs correlations or covariances; the diagonal of a graph is zero.")
         mean_variance = variance.mean(axis=1, where=variance > 0, keepdims=True)
         nodes = np.arange(X.shape[1])
         matrices[:, nodes, nodes] = np.where(variance > 0, variance, mean_variance)
@@ -93,10 +91,7 @@ class TangentSpace(GraphTransformer):
         shrunk[:, nodes, nodes] += self.shrinkage * mean_variance
         smallest = np.linalg.eigvalsh(shrunk)[:, 0] / mean_variance[:, 0]
         if smallest.min() <= 1e-10:
-            raise InputError(
-                f"Graph {smallest.argmin()} is not positive definite after a shrinkage of {self.shrinkage}; "
-                "use a larger shrinkage, and correlation or covariance matrices only."
-            )
+            raise InputError(f"Graph {smallest.argmin()} is not positive definite; raise shrinkage={self.shrinkage}.")
         return shrunk
 
 
@@ -216,29 +211,13 @@ def _nilearn_measure(**arguments: Any) -> Any:
     try:
         from nilearn.connectome import ConnectivityMeasure
     except ImportError as error:
-        raise InputError(
-            "Connectivity from time series and tangent space need nilearn; install isocapsnet[data]."
-        ) from error
+        raise InputError("Connectivity and tangent space need nilearn; install isocapsnet[data].") from error
     return ConnectivityMeasure(**arguments)
 
 
-def _measure(kind: str, series: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _measure(kind: str, series: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     """Connectivity of each subject on its own ``(n_graphs, n_nodes, n_nodes)``."""
-    return np.asarray(_nilearn_measure(kind=kind).fit_transform(series))
-
-
-def _check_series(X: Sequence[ArrayLike], n_nodes: int | None = None) -> list[NDArray[np.float64]]:
-    series = [np.asarray(one, dtype=np.float64) for one in X]
-    if not series:
-        raise InputError("There are no time series.")
-    n_nodes = n_nodes or series[0].shape[-1]
-    for number, one in enumerate(series):
-        if one.ndim != 2 or one.shape[1] != n_nodes or len(one) < 2 or not np.isfinite(one).all():
-            raise InputError(
-                f"Time series {number} has shape {one.shape}; each must hold finite numbers of shape "
-                f"(n_timepoints, {n_nodes})."
-            )
-    return series
+    return np.asarray(_nilearn_measure(kind=kind).fit_transform([np.asarray(one, dtype=np.float64) for one in series]))
 
 
 def _without_diagonal(graphs: NDArray[Any]) -> NDArray[Any]:

@@ -14,10 +14,9 @@ def find_duplicates(
 ) -> tuple[list[tuple[str, str, float]], int]:
     """Pairs of subjects whose edge vectors correlate above ``threshold``.
 
-    Returns the ``limit`` most alike as ``(subject, subject, correlation)``, and how many pairs there are in all: where
-    everybody is alike, that is nearly the square of the number of subjects.
+    Returns the ``limit`` most similar pairs as ``(subject, subject, correlation)``, and the number of all such pairs.
     """
-    found: list[tuple[float, int, int]] = []
+    strongest: list[tuple[float, int, int]] = []
     n_pairs = 0
     blocks = range(0, len(data), _BLOCK)
     for first in blocks:
@@ -28,10 +27,10 @@ def find_duplicates(
                 correlation[np.tril_indices_from(correlation)] = -1
             i, j = np.nonzero(correlation > threshold)
             n_pairs += len(i)
-            strongest = np.argsort(-correlation[i, j], kind="stable")[:limit]
-            found += [(-float(correlation[i[k], j[k]]), first + int(i[k]), second + int(j[k])) for k in strongest]
-            found = sorted(found)[:limit]
-    return [(str(data.subjects[i]), str(data.subjects[j]), -value) for value, i, j in found], n_pairs
+            order = np.argsort(-correlation[i, j], kind="stable")[:limit]
+            strongest += [(-float(correlation[i[k], j[k]]), first + int(i[k]), second + int(j[k])) for k in order]
+            strongest = sorted(strongest)[:limit]
+    return [(str(data.subjects[i]), str(data.subjects[j]), -value) for value, i, j in strongest], n_pairs
 
 
 def _standard_edges(data: BrainGraphs, start: int) -> NDArray[np.float32]:

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._safe_text import list_some, printable
 from isocapsnet._validation import InputError, check_graphs
+from isocapsnet.datasets import fields
 from isocapsnet.datasets.archive import read_archive, write_archive
 from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.labels import encode_labels
 from isocapsnet.datasets.passport import format_passport, make_passport
 from isocapsnet.datasets.storage import from_arrays, is_saved, to_arrays
 
@@ -85,28 +86,28 @@ class BrainGraphs:
         handled: Mapping[str, Sequence[str]] | None = None,
         name: str = "",
     ) -> None:
-        graphs = None if adjacency is None else _read_only(check_graphs(adjacency, name="adjacency"))
-        series = None if time_series is None else _check_series(time_series)
+        graphs = None if adjacency is None else fields.read_only(check_graphs(adjacency, name="adjacency"))
+        series = None if time_series is None else fields.check_series(time_series)
         if graphs is None and series is None:
             raise InputError("A dataset needs graphs or time series; neither was given.")
         n_graphs = len(graphs) if graphs is not None else len(series or ())
-        subject_ids = _texts("subjects", range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
-        codes, names = _check_codes(labels, label_names, n_graphs)
-        fields = {
+        subject_ids = fields.check_subjects(range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
+        codes, names = fields.check_codes(labels, label_names, n_graphs)
+        parts = {
             "adjacency": graphs,
             "time_series": series,
-            "labels": _read_only(codes),
+            "labels": fields.read_only(codes),
             "label_names": names,
             "subjects": subject_ids,
-            "sites": None if sites is None else _texts("sites", sites, n_graphs),
-            "_covariates": None if covariates is None else _check_covariates(covariates, subject_ids),
+            "sites": None if sites is None else fields.check_texts("sites", sites, n_graphs),
+            "_covariates": None if covariates is None else fields.check_covariates(covariates, subject_ids),
             "atlas": atlas,
-            "folds": tuple(_check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
+            "folds": tuple(fields.check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
             "exclusions": MappingProxyType(dict(exclusions or {})),
             "handled": MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
             "name": name,
         }
-        self.__dict__.update(fields)
+        self.__dict__.update(parts)
         self._check_agreement()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -115,14 +116,43 @@ class BrainGraphs:
     def __len__(self) -> int:
         return len(self.subjects)
 
+    def _facts(self) -> dict[str, str]:
+        """What the representations say."""
+        classes = [f"{name}: {count}" for name, count in zip(self.label_names, self.class_counts, strict=True)]
+        sites = [] if self.sites is None else np.unique(self.sites).tolist()
+        atlas = "" if self.atlas is None else self.atlas.name or "named nodes"
+        facts = {"nodes": str(self.n_nodes), "classes": list_some(classes), "sites": list_some(sites), "atlas": atlas}
+        return {"time series" if self.is_time_series else "graphs": str(len(self))} | facts
+
     def __repr__(self) -> str:
-        kind = "graphs" if self.adjacency is not None else "time series"
-        classes = ", ".join(f"{n}: {c}" for n, c in zip(self.label_names, self.class_counts, strict=True))
-        size = f"{len(self)} {kind} of {self.n_nodes} nodes"
-        return f"BrainGraphs({self.name or 'unnamed'}: {size}; {classes or 'no labels'})"
+        (kind, number), *_ = (facts := self._facts()).items()
+        size = f"{number} {kind} of {facts['nodes']} nodes"
+        return printable(f"BrainGraphs({self.name or 'unnamed'}: {size}; {facts['classes'] or 'no labels'})")
 
     def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
+        rows = [(what, html.escape(printable(fact))) for what, fact in self._facts().items() if fact]
+        cells = "".join(f"<tr><th>{what}</th><td>{fact}</td></tr>" for what, fact in rows)
+        return f"<table><caption>{html.escape(printable(self.name or 'BrainGraphs'))}</caption>{cells}</table>"
+
+    def __getitem__(self, selection: Any) -> Self:
+        """Some of the graphs: a slice, indices, a mask, or names of subjects (one or a list)."""
+        if isinstance(selection, slice):
+            return self.subset(np.arange(len(self))[selection])
+        chosen = np.atleast_1d(np.asarray(selection))
+        if chosen.dtype.kind == "U":
+            index = {subject: i for i, subject in enumerate(self.subjects.tolist())}
+            if missing := [name for name in chosen.tolist() if name not in index]:
+                raise InputError(f"There is no subject {missing[0]!r}; the first is {self.subjects[0]!r}.")
+            chosen = np.array([index[name] for name in chosen.tolist()])
+        return self.subset(chosen)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per graph: ``subject``, ``label`` (the name of its class), ``site`` and the covariates."""
+        names = np.array([*self.label_names, None], dtype=object)  # code -1 is the last
+        columns = {"subject": self.subjects, "label": names[self.labels]}
+        frame = pd.DataFrame(columns if self.sites is None else columns | {"site": self.sites})
+        covariates = self.covariates
+        return frame if covariates is None else pd.concat([frame, covariates.reset_index(drop=True)], axis=1)
 
     @property
     def n_nodes(self) -> int:
@@ -199,28 +229,25 @@ class BrainGraphs:
         index = np.asarray(selection)
         if index.dtype == bool:
             if index.shape != (len(self),):
-                raise InputError(
-                    f"The mask has shape {index.shape}; it must have one value for each of {len(self)} graphs."
-                )
+                raise InputError(f"The mask has shape {index.shape}; there are {len(self)} graphs.")
             index = np.flatnonzero(index)
-        index = np.arange(len(self))[index.astype(np.int64)]
-        if len(index) == 0:
+        if index.size == 0:
             raise InputError("The selection is empty; a dataset needs at least one graph.")
-        position = np.full(len(self), -1)
-        position[index] = np.arange(len(index))
-        kept_folds = [fold[fold >= 0] for fold in (position[old] for old in self.folds)]
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise InputError(f"A selection must be indices, a mask or names, not {index.dtype} of shape {index.shape}.")
+        index = np.arange(len(self))[index]
         covariates = self.covariates
         exclusions = dict(self.exclusions)
         if reason is not None:
-            exclusions |= dict.fromkeys(self.subjects[position < 0].tolist(), reason)
+            exclusions |= dict.fromkeys(np.delete(self.subjects, index).tolist(), reason)
         return self.replace(
-            adjacency=None if self.adjacency is None else self.adjacency[_as_slice(index)],
+            adjacency=None if self.adjacency is None else self.adjacency[fields.as_slice(index)],
             labels=self.labels[index],
             subjects=self.subjects[index],
             sites=None if self.sites is None else self.sites[index],
             covariates=None if covariates is None else covariates.iloc[index],
             time_series=None if self.time_series is None else [self.time_series[i] for i in index],
-            folds=kept_folds,
+            folds=fields.select_folds(self.folds, index),
             exclusions=exclusions,
         )
 
@@ -256,93 +283,9 @@ class BrainGraphs:
         if self.adjacency is not None and self.time_series is not None:
             if len(self.time_series) != len(self.adjacency):
                 raise InputError(f"There are {len(self.adjacency)} graphs but {len(self.time_series)} time series.")
-            if self.time_series[0].shape[1] != self.n_nodes:
-                raise InputError(
-                    f"Graphs have {self.n_nodes} nodes but time series have {self.time_series[0].shape[1]}."
-                )
+            if (n_other := self.time_series[0].shape[1]) != self.n_nodes:
+                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {n_other}.")
         if self.atlas is not None and len(self.atlas) != self.n_nodes:
             raise InputError(
-                f"The atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}; "
-                "choose another atlas or none."
+                f"Atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}."
             )
-        subjects, counts = np.unique(self.subjects, return_counts=True)
-        if (counts > 1).any():
-            raise InputError(
-                f"Subject '{subjects[counts.argmax()]}' occurs {counts.max()} times; subjects must be unique."
-            )
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def _as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """A slice where the index is one, so that a subset of a memory map stays one."""
-    steps = np.diff(index)
-    return slice(int(index[0]), int(index[-1]) + 1) if (steps == 1).all() else index
-
-
-def _texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
-    texts = np.array([str(value) for value in values], dtype=np.str_)
-    if len(texts) != n_graphs:
-        raise InputError(f"There are {n_graphs} graphs but {len(texts)} {name}.")
-    return _read_only(texts)
-
-
-def _check_series(time_series: Sequence[ArrayLike]) -> tuple[NDArray[Any], ...]:
-    series = tuple(_read_only(np.asarray(one)) for one in time_series)
-    if not series:
-        raise InputError("There are no time series.")
-    for number, one in enumerate(series):
-        if one.ndim != 2 or one.dtype.kind not in "fiu" or len(one) < 2 or one.shape[1] != series[0].shape[-1]:
-            raise InputError(
-                f"Time series {number} has shape {one.shape} and type {one.dtype}; "
-                f"each must hold numbers of shape (n_timepoints, {series[0].shape[-1]}) with two time points or more."
-            )
-        if not np.isfinite(one).all():
-            raise InputError(f"Time series {number} has missing or infinite values; replace them or leave it out.")
-    return series
-
-
-def _check_codes(
-    labels: Any, label_names: Sequence[str] | None, n_graphs: int
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    if labels is None:
-        return np.full(n_graphs, -1, dtype=np.int64), ()
-    if len(labels) != n_graphs:
-        raise InputError(f"There are {n_graphs} graphs but {len(labels)} labels.")
-    if label_names is None:
-        return encode_labels(labels)
-    codes = np.asarray(labels)
-    is_index = codes.ndim == 1 and codes.dtype.kind in "iu"
-    if not is_index or not all(-1 <= code < len(label_names) for code in np.unique(codes).tolist()):
-        raise InputError(f"Labels must be -1 or indices into the {len(label_names)} label names.")
-    names = tuple(map(str, label_names))
-    if len(set(names)) < len(names):
-        raise InputError(f"The label names {', '.join(names[:8])} are not all different.")
-    return codes.astype(np.int64), names
-
-
-def _check_covariates(covariates: pd.DataFrame, subjects: NDArray[np.str_]) -> pd.DataFrame:
-    if len(covariates) != len(subjects):
-        raise InputError(f"There are {len(subjects)} graphs but {len(covariates)} rows of covariates.")
-    frame = covariates.copy()
-    frame.columns = frame.columns.map(str)
-    frame.index = pd.Index(subjects, name="subject")
-    for column in frame:
-        if frame[column].dtype.kind in "biuf":
-            frame[column] = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            frame[column] = frame[column].fillna("").astype(str)
-    return frame
-
-
-def _check_fold(number: int, fold: ArrayLike, n_graphs: int) -> NDArray[np.int64]:
-    index = np.array(fold)
-    if index.ndim != 1 or index.dtype.kind not in "iu" or len(np.unique(index)) != len(index):
-        raise InputError(f"Fold {number} must list each of its test graphs once, by index.")
-    if index.min(initial=0) < 0 or index.max(initial=0) >= n_graphs:
-        raise InputError(f"Fold {number} names graph {index.max()}, but there are {n_graphs} graphs, counted from 0.")
-    return _read_only(index.astype(np.int64))

@@ -1,4 +1,4 @@
-"""Removing what is known not to be disease: covariates and acquisition sites, learned from training subjects only."""
+"""Transformers that remove the effects of covariates and acquisition sites, learned from training subjects only."""
 
 import copy
 import warnings
@@ -31,9 +31,7 @@ class ConfoundRegressor(GraphTransformer):
         self.encoder_ = _CovariateEncoder(frame)
         design = self.encoder_.encode(frame)
         if len(graphs) <= design.shape[1] + 1:
-            raise InputError(
-                f"{len(graphs)} training graphs are too few to regress out {design.shape[1]} covariate columns."
-            )
+            raise InputError(f"{len(graphs)} graphs are too few to regress out {design.shape[1]} covariate columns.")
         self.n_nodes_in_ = graphs.shape[1]
         edges = graphs.reshape(len(graphs), -1).astype(np.float64)
         self.coefficients_ = np.linalg.lstsq(design, edges - edges.mean(axis=0), rcond=None)[0]
@@ -61,8 +59,8 @@ class SiteHarmonizer(GraphTransformer):
     Parameters
     ----------
     unseen : {"keep", "refuse"}
-        What to do with a graph from a site that has no two training subjects, so that nothing is known about it:
-        keep the graph as it is, with a warning, or refuse it.
+        What to do with a graph from a site with fewer than two training subjects: keep the graph as it is, with a
+        warning, or refuse it.
     """
 
     __metadata_request__fit: ClassVar = {"sites": True, "covariates": True}
@@ -83,12 +81,12 @@ class SiteHarmonizer(GraphTransformer):
         self.combat_ = None
         if len(self.sites_) < 2:
             return self
-        is_known = np.isin(site_names, self.sites_)
-        edges = graphs[is_known].reshape(is_known.sum(), -1).astype(np.float64)
+        is_seen = np.isin(site_names, self.sites_)
+        edges = graphs[is_seen].reshape(is_seen.sum(), -1).astype(np.float64)
         off_diagonal = ~np.eye(self.n_nodes_in_, dtype=bool).ravel()
         self.varies_ = off_diagonal & (edges.std(axis=0) > 1e-12)
-        self.encoder_ = None if frame is None else _CovariateEncoder(frame[is_known])
-        self.combat_ = _make_combat(site_names[is_known], self._encode(frame, is_known)).fit(edges[:, self.varies_])
+        self.encoder_ = None if frame is None else _CovariateEncoder(frame[is_seen])
+        self.combat_ = _make_combat(site_names[is_seen], self._encode(frame, is_seen)).fit(edges[:, self.varies_])
         return self
 
     def transform(self, X: ArrayLike, *, sites: Any = None, covariates: Any = None) -> NDArray[np.float64]:
@@ -96,21 +94,21 @@ class SiteHarmonizer(GraphTransformer):
         graphs = self._check_fitted(X).astype(np.float64)
         site_names = _check_sites(sites, len(graphs))
         frame = None if covariates is None else _check_frame("SiteHarmonizer", covariates, len(graphs))
-        is_known = np.isin(site_names, self.sites_)
-        if not is_known.all():
-            sentence = f"Site '{site_names[~is_known][0]}' has fewer than two training subjects"
+        is_seen = np.isin(site_names, self.sites_)
+        if not is_seen.all():
+            sentence = f"Site '{site_names[~is_seen][0]}' has fewer than two training subjects"
             if self.unseen == "refuse":
                 raise InputError(f'{sentence}; harmonise with unseen="keep" or keep the site in the training data.')
             warnings.warn(f"{sentence}; its graphs are kept as they are.", stacklevel=2)
-        if self.combat_ is None or not is_known.any():
+        if self.combat_ is None or not is_seen.any():
             return graphs
         if (frame is None) != (self.encoder_ is None):
             raise InputError("SiteHarmonizer needs covariates at fit and at transform, or at neither.")
         edges = graphs.reshape(len(graphs), -1)
         combat = copy.copy(self.combat_).set_params(
-            batch=pd.Series(site_names[is_known]), continuous_covariates=self._encode(frame, is_known)
+            batch=pd.Series(site_names[is_seen]), continuous_covariates=self._encode(frame, is_seen)
         )
-        edges[np.ix_(is_known, self.varies_)] = combat.transform(edges[np.ix_(is_known, self.varies_)])
+        edges[np.ix_(is_seen, self.varies_)] = combat.transform(edges[np.ix_(is_seen, self.varies_)])
         return graphs
 
     def fit_transform(
@@ -126,37 +124,31 @@ class SiteHarmonizer(GraphTransformer):
 
 
 class _CovariateEncoder:
-    """Covariates as centred columns of numbers, by what the training subjects had."""
+    """Covariates as columns of numbers in which 0 is the average of the training subjects."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self.columns = list(frame.columns)
-        self.means: dict[Any, float] = {}
-        self.shares: dict[Any, dict[str, float]] = {}
-        for column in self.columns:
-            known = frame[column][~frame[column].map(is_missing)]
-            if frame[column].dtype.kind in "biuf":
-                self.means[column] = float(known.mean()) if len(known) else 0.0
-            else:
-                shares = known.astype(str).value_counts(normalize=True).sort_index()
-                self.shares[column] = {str(level): float(share) for level, share in shares.items()}
+        texts = [column for column in self.columns if frame[column].dtype.kind not in "biuf"]
+        self.levels = {c: sorted({str(value) for value in frame[c] if not is_missing(value)}) for c in texts}
+        self.means = self._expand(frame).mean().fillna(0)
 
     def encode(self, frame: pd.DataFrame) -> NDArray[np.float64]:
-        """Columns of numbers ``(n_graphs, n_columns)`` in which 0 is the training average."""
-        missing = [column for column in self.columns if column not in frame]
-        if missing:
-            raise InputError(f"The covariate {missing[0]!r} was there at fit and is not there now.")
-        encoded = []
+        """Columns of numbers ``(n_graphs, n_columns)``."""
+        if missing := [column for column in self.columns if column not in frame]:
+            raise InputError(f"The covariate {missing[0]!r} was there at fit and is missing now.")
+        return (self._expand(frame) - self.means).fillna(0).to_numpy(np.float64)
+
+    def _expand(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """One column per number, and per level of a text but the last; NaN where a value is missing or new."""
+        expanded: list[pd.Series] = []
         for column in self.columns:
-            if column in self.means:
-                encoded.append((frame[column].astype(np.float64) - self.means[column]).fillna(0).to_numpy())
+            if column not in self.levels:
+                expanded.append(frame[column].astype(np.float64))
                 continue
-            shares = self.shares[column]
             values = frame[column].astype(str)
-            is_known = values.isin(shares)
-            # One level less than there are: the last is what the others leave over.
-            for level in list(shares)[:-1]:
-                encoded.append(np.where(is_known, (values == level) - shares[level], 0.0))
-        return np.stack(encoded, axis=1) if encoded else np.zeros((len(frame), 0))
+            is_seen = values.isin(self.levels[column])
+            expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels[column][:-1]]
+        return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
 
 
 def _check_frame(name: str, covariates: Any, n_graphs: int) -> pd.DataFrame:

@@ -8,14 +8,19 @@ space), only the cap on declared sizes holds.
 """
 
 import atexit
+import ctypes
+import gc
 import json
 import math
 import os
+import pkgutil
 import re
+import select
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +35,9 @@ from isocapsnet._validation import InputError
 DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|[SU]\d{1,9})")
 _CPU_SECONDS = 5.0
 _CPU_BYTES_PER_SECOND = 1e6
+_IDLE_SECONDS = 60.0
+_LEAST_ROOM = 256 << 20
+_PR_SET_PDEATHSIG = 1
 
 Parsed = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
@@ -57,8 +65,7 @@ class ReadLimit:
             already = f", of which {_size(self.total - self.left)} are used" if self.left < self.total else ""
             raise InputError(
                 f"{where} needs {_size(n_bytes)}, but a read limit of {_size(self.n_bytes)} leaves room for "
-                f"{_size(self.total)} of data{already}; if the data are meant to be that large, raise read_limit "
-                "(--read-limit)."
+                f"{_size(self.total)} of data{already}; if the data are meant to be that large, raise read_limit=."
             )
 
     def take(self, n_bytes: int, where: str) -> None:
@@ -67,15 +74,15 @@ class ReadLimit:
         self.left -= n_bytes
 
 
-def parse(parser: str, path: Path, limit: ReadLimit, **options: Any) -> Parsed:
-    """Run a parser of :mod:`~isocapsnet.datasets.parsers` on a file, in the child process.
+def parse(parser: Callable[..., Parsed], path: Path, limit: ReadLimit, **options: Any) -> Parsed:
+    """Run ``parser(path, limit, **options)``, a function of a module, in the child process.
 
     Returns the arrays by name, and the other facts as JSON values. What is returned counts towards ``limit``.
     """
     if not path.is_file():
         raise InputError(f"{path.name} is not a file.")
     request = {
-        "parser": parser,
+        "parser": f"{parser.__module__}:{parser.__qualname__}",
         "path": str(path.absolute()),
         "options": options,
         "limit": [limit.n_bytes, limit.total - limit.left],
@@ -132,7 +139,7 @@ class _Child:
         self.owner = os.getpid()
         # -P keeps the current folder, which may hold anything, off the child's import path.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from isocapsnet.datasets.parsers import main; main()"],
+            [sys.executable, "-P", "-c", "from isocapsnet.datasets.isolation import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -205,3 +212,61 @@ def _size(n_bytes: int) -> str:
     """``1.5 GB``."""
     power = min(4, max(0, int(math.log10(max(1, n_bytes)) // 3)))
     return f"{n_bytes / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def serve() -> None:
+    """The child: answer requests until the parent closes the pipe, or no request comes for a minute."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not end up among the answers
+    while _has_request() and (line := sys.stdin.buffer.readline()):
+        request = json.loads(line)
+        path = Path(request["path"])
+        try:
+            arrays, facts = _run(request, path)
+            write_answer(answers, arrays, facts)
+            del arrays
+        except Exception as error:
+            refusal = str(error) if isinstance(error, InputError) else _describe(path, error)
+            answers.write(json.dumps({"refused": refusal}).encode() + b"\n")
+            answers.flush()
+        gc.collect()
+
+
+def _has_request() -> bool:
+    """Wait for a request; False when none came. Where pipes cannot be waited for (Windows), reading waits."""
+    return os.name != "posix" or bool(select.select([sys.stdin], [], [], _IDLE_SECONDS)[0])
+
+
+def _run(request: dict[str, Any], path: Path) -> Parsed:
+    parser: Callable[..., Parsed] = pkgutil.resolve_name(request["parser"])
+    gc.freeze()  # what the libraries hold need not be looked at again after every file
+    limit = ReadLimit(*request["limit"])
+    _set_limits(limit.n_bytes, request["seconds"])
+    return parser(path, limit, **request["options"])
+
+
+def _set_limits(n_bytes: int, seconds: float) -> None:
+    """Limit the address space to ``n_bytes`` and CPU time to ``seconds`` from now, and write no core files."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_limit = int(used.ru_utime + used.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    if sys.platform == "linux":
+        room = max(n_bytes, psutil.Process().memory_info().vms + _LEAST_ROOM)
+        resource.setrlimit(resource.RLIMIT_AS, (room, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _describe(path: Path, error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"{path.name} needs more memory than the read limit; raise read_limit= if the file is intact."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or path} cannot be read or written ({error.strerror})."
+    reason = " ".join(str(error).split())[:200]
+    return f"{path.name} is damaged or is not what its name says ({type(error).__name__}: {reason})."

@@ -14,7 +14,7 @@ MISSING = frozenset({"", "n/a", "na", "nan", "none", "null", "<na>"})
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value says that nothing is known: None, NaN, or a text such as "n/a"."""
+    """Whether a value is missing: None, NaN, or a text such as "n/a"."""
     return value is None or value != value or str(value).strip().lower() in MISSING
 
 
@@ -22,8 +22,7 @@ def encode_labels(values: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, 
     """Return ``(codes, names)``: per value the index of its name, -1 where it is missing.
 
     Names stand in the order of the values: numbers by size, also when written as text, other texts alphabetically.
-    Numbers that measure something instead of naming classes are refused, and so are texts of which nearly everybody has
-    another one.
+    Refused are numbers that look like a measurement, and texts that differ for nearly all subjects.
     """
     names = [None if is_missing(value) else _name(value) for value in values]
     counts = Counter(name for name in names if name is not None)
@@ -34,7 +33,7 @@ def encode_labels(values: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, 
 
 
 def _check_classes(counts: Counter[str]) -> None:
-    """Refuse values that are different for nearly everybody, or that look like a measurement."""
+    """Refuse values that differ for nearly all subjects, or that look like a measurement."""
     n_values, n_labels = len(counts), counts.total()
     numbers = [name for name in counts if _as_number(name) is not None]
     fraction = next((name for name in numbers if not (_as_number(name) or 0.0).is_integer()), None)
@@ -47,9 +46,7 @@ def _check_classes(counts: Counter[str]) -> None:
             "regression is not supported. Choose a column of classes, or write names instead of numbers."
         )
     if n_values > max(10, n_labels // 2):
-        raise InputError(
-            f"The target has {n_values} different values for {n_labels} subjects; choose a column of classes."
-        )
+        raise InputError(f"The target has {n_values} different values for {n_labels} subjects; choose classes.")
 
 
 def _as_number(text: str) -> float | None:
@@ -62,15 +59,10 @@ def _as_number(text: str) -> float | None:
 
 def _name(value: Any) -> str:
     text = str(value).strip()
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return str(int(number)) if number.is_integer() else text
+    number = None if "," in text else _as_number(text)
+    return text if number is None or not number.is_integer() else str(int(number))
 
 
 def _sort_key(name: str) -> tuple[bool, float, str]:
-    try:
-        return (False, float(name), name)
-    except ValueError:
-        return (True, 0.0, name)
+    number = None if "," in name else _as_number(name)
+    return (number is None, number or 0.0, name)

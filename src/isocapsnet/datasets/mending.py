@@ -1,52 +1,42 @@
-"""What is mended in graphs and time series while they are read, each time on record, and which gaps are refused."""
+"""What is mended in graphs and time series while they are read, always on record, and which gaps are refused."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._validation import iter_chunks
-
 if TYPE_CHECKING:
-    from isocapsnet.datasets.study import Findings
+    from isocapsnet.datasets.reading import Findings
+
+_Graphs = TypeVar("_Graphs", NDArray[Any], list[NDArray[Any]])
 
 
-def mend_stack(
-    graphs: NDArray[Any], sources: Sequence[str], findings: "Findings", *, may_mirror: bool = True
-) -> NDArray[Any]:
-    """Mend the graphs that need it; the array is copied only then, so that a clean memory map stays one."""
-    filled: dict[int, NDArray[Any]] = {}
+def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *, may_mirror: bool) -> _Graphs:
+    """Fill gaps and, where ``may_mirror``, mirror triangles, unless other graphs have a direction.
+
+    An array ``(n_graphs, n_nodes, n_nodes)`` is copied only where a graph is mended, so that a memory map stays one.
+    """
+    mended: dict[int, NDArray[Any]] = {}
     triangular: list[int] = []
-    for start, chunk in iter_chunks(graphs):
-        finite = np.isfinite(chunk).all(axis=(1, 2))
-        upper, lower = np.triu(chunk != 0, k=1).any(axis=(1, 2)), np.tril(chunk != 0, k=-1).any(axis=(1, 2))
-        for i in np.flatnonzero(~finite).tolist():
-            filled[start + i] = fill_gaps(chunk[i], sources[start + i], findings)
-        triangular += (start + np.flatnonzero(finite & (upper != lower))).tolist()
-    triangular += [i for i, graph in filled.items() if _is_triangular(graph)]
-    others = (filled.get(i, graphs[i]) for i in sorted({*range(len(graphs))} - {*triangular}))
-    if triangular and may_mirror and not _keep_direction(others, [sources[i] for i in triangular], findings):
-        filled |= {i: _mirror(filled.get(i, graphs[i])) for i in triangular}
-    if not filled:
+    for i, graph in enumerate(graphs):
+        if not np.isfinite(graph).all():
+            graph = mended[i] = fill_gaps(graph, sources[i], findings)
+        if may_mirror and _is_triangular(graph):
+            triangular.append(i)
+    others = (mended.get(i, graphs[i]) for i in sorted({*range(len(graphs))} - {*triangular}))
+    if triangular and not _keep_direction(others, [sources[i] for i in triangular], findings):
+        mended |= {i: _mirror(mended.get(i, graphs[i])) for i in triangular}
+    if not mended:
         return graphs
-    copy = np.array(graphs)
-    copy[list(filled)] = list(filled.values())
+    copy: Any = np.array(graphs) if isinstance(graphs, np.ndarray) else list(graphs)
+    for i, graph in mended.items():
+        copy[i] = graph
     return copy
 
 
-def mirror_triangles(graphs: list[NDArray[Any]], sources: Sequence[str], findings: "Findings") -> list[NDArray[Any]]:
-    """Give the graphs that have edges in one triangle only both, unless graphs of this study have a direction."""
-    is_triangular = [_is_triangular(graph) for graph in graphs]
-    others = (graph for graph, is_one in zip(graphs, is_triangular, strict=True) if not is_one)
-    found = [source for source, is_one in zip(sources, is_triangular, strict=True) if is_one]
-    if not found or _keep_direction(others, found, findings):
-        return graphs
-    return [_mirror(graph) if is_one else graph for graph, is_one in zip(graphs, is_triangular, strict=True)]
-
-
 def _keep_direction(others: Iterable[NDArray[Any]], triangular: Sequence[str], findings: "Findings") -> bool:
-    """Whether triangles may be meant, because another graph differs from its transpose; on record."""
+    """Whether triangles are kept, because another graph differs from its transpose; this is recorded."""
     is_directed = any(map(_has_direction, others))
     what = "kept, because other graphs have a direction" if is_directed else "mirrored"
     for source in triangular:
@@ -82,7 +72,7 @@ def fill_gaps(graph: NDArray[Any], source: str, findings: "Findings") -> NDArray
         row, column = np.argwhere(others)[0]
         findings.errors.append(
             f"{source} has the value {graph[row, column]} at row {row + 1}, column {column + 1}; "
-            "fill the gap or leave the subject out with --exclude."
+            "fill the gap or leave the subject out with exclude=."
         )
         return graph
     what = "nodes without signal (missing values)" if is_silent.any() else "missing or infinite diagonal"
@@ -98,9 +88,44 @@ def mend_series(series: NDArray[Any], source: str, findings: "Findings") -> NDAr
         row, column = np.argwhere(gaps & ~is_silent)[0]
         findings.errors.append(
             f"{source} has the value {series[row, column]} at time point {row + 1}, node {column + 1}; "
-            "interpolate it or leave the subject out with --exclude."
+            "interpolate it or leave the subject out with exclude=."
         )
     elif is_silent.any():
         findings.handle("nodes without signal (missing values) set to 0", source)
         return np.where(is_silent, 0, series)
     return series
+
+
+def align_nodes(
+    matrices: list[NDArray[Any]],
+    node_names: Sequence[Sequence[str] | None] | None,
+    sources: Sequence[str],
+    findings: "Findings",
+    is_series: bool,
+) -> tuple[list[NDArray[Any]], Sequence[str] | None]:
+    """Bring matrices whose files name their nodes into one node order."""
+    named: list[Sequence[str]] = [names for names in node_names or () if names is not None]
+    if len(named) < len(matrices) or not named:
+        if any(list(names) != list(named[0]) for names in named):
+            findings.errors.append("Some files name their nodes, in different orders, and others do not.")
+        return matrices, None
+    longest = max(named, key=len)
+    reference = list(longest)
+    index = {node: i for i, node in enumerate(reference)}
+    aligned = []
+    for matrix, names, source in zip(matrices, named, sources, strict=True):
+        others = [node for node in names if node not in index]
+        if others or len(set(names)) != len(names):
+            findings.errors.append(
+                f"{source} names nodes that the other files do not have ({', '.join(others[:3]) or 'one twice'}); "
+                "all subjects need the same atlas."
+            )
+        elif list(names) != reference and (is_series or len(matrix) == len(names)):
+            order = [index[node] for node in names]
+            full = np.zeros((len(matrix) if is_series else len(reference), len(reference)))
+            full[(slice(None), order) if is_series else np.ix_(order, order)] = matrix
+            matrix = full
+            missing = len(reference) - len(names)
+            findings.handle("nodes absent from the file kept without edges" if missing else "nodes reordered", source)
+        aligned.append(matrix)
+    return aligned, reference

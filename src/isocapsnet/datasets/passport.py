@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import iter_chunks
 
 if TYPE_CHECKING:
@@ -74,8 +76,11 @@ def format_passport(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("time points", f"{series['min_length']} to {series['max_length']}"),
             ("series values", f"{series['min']:.6g} to {series['max']:.6g} ({series['dtype']})"),
         ]
-    lines += [("excluded", f"{subject}: {reason}") for subject, reason in _shorten(passport["exclusions"])]
-    lines += [("handled", f"{what}: {_join_names(where)}") for what, where in passport["handled"].items()]
+    excluded = passport["exclusions"]
+    lines += [("excluded", f"{subject}: {reason}") for subject, reason in islice(excluded.items(), _LISTED)]
+    if len(excluded) > _LISTED:
+        lines.append(("excluded", f"and {len(excluded) - _LISTED} more; see the passport's exclusions"))
+    lines += [("handled", f"{what}: {list_some(where, _LISTED)}") for what, where in passport["handled"].items()]
     return [(what, str(value)) for what, value in lines if value]
 
 
@@ -164,15 +169,3 @@ def _without_signal(graphs: Mapping[str, Any]) -> str:
 
 def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name}: {count}" for name, count in counts.items())
-
-
-def _join_names(names: list[str]) -> str:
-    shown = ", ".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
-
-
-def _shorten(exclusions: Mapping[str, str]) -> list[tuple[str, str]]:
-    listed = list(exclusions.items())
-    if len(listed) > _LISTED:
-        listed = [*listed[:_LISTED], (f"and {len(listed) - _LISTED} more", "see the passport's exclusions")]
-    return listed

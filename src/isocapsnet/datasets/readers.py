@@ -1,30 +1,33 @@
-"""One function that reads a researcher's connectomes, whatever they are in."""
+"""One function that reads connectomes, whatever format they have, and the registry of formats."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import itertools
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.archive import read_archive
-from isocapsnet.datasets.atlas import ATLASES, load_atlas
+from isocapsnet.datasets.atlas import ATLASES
 from isocapsnet.datasets.duplicates import find_duplicates
-from isocapsnet.datasets.formats.folder import read_folder
-from isocapsnet.datasets.formats.geometric import is_geometric, read_geometric
-from isocapsnet.datasets.formats.pickles import find_folds, read_folds
-from isocapsnet.datasets.formats.stacked import read_mat_stack, read_npz
-from isocapsnet.datasets.formats.tudataset import find_prefix, read_tudataset
+from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.nodes import layout_of, match_nodes
-from isocapsnet.datasets.storage import is_saved
-from isocapsnet.datasets.study import Findings, Layout, ReadOptions, Study, assemble
+from isocapsnet.datasets.nodes import Layout, layout_of, match_nodes
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, apply_options
 
-# Options that say which files to read and where their columns are, and options that name columns.
-_FOLDER_OPTIONS = ("participants", "select", "kind", "index_base", "directed")
-_COLUMN_OPTIONS = ("target", "site", "covariates")
+#: Name to reader. The first that recognises a source reads it; the last takes any folder.
+READERS: dict[str, Reader] = {
+    "geometric": geometric.READER,
+    "npz": stacked.NPZ,
+    "mat": stacked.MAT,
+    "folds": pickles.READER,
+    "tudataset": tudataset.READER,
+    "folder": folder.READER,
+}
+#: Entry points through which other packages add readers; their objects are instances of :class:`Reader`.
+PLUGIN_GROUP = "isocapsnet.readers"
 
 
 def load_graphs(
@@ -48,11 +51,12 @@ def load_graphs(
 
     Parameters
     ----------
-    source : path or list
+    source : path, name or list
         A folder with one matrix, edge list or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
         ``.mat``, ``.graphml``, ``.edges``, ``.edgelist``) and a participants table; BIDS derivatives
         (``*_relmat.tsv``, ``*_timeseries.tsv``); a TUDataset folder; the paper authors' folder of pickled folds; an
-        ``.npz`` or ``.mat`` with all graphs; or a list of PyTorch Geometric ``Data``.
+        ``.npz`` or ``.mat`` with all graphs; a list of PyTorch Geometric ``Data``; or the name of a dataset of
+        :data:`~isocapsnet.datasets.catalog.CATALOG`, such as "planted", unless a file or folder has that name.
     target : str, optional
         Column of the participants table, or array of an ``.npz`` or ``.mat``, that holds the labels. In a folder also
         "@subject" (the letters that a subject's id starts with: control in sub-control50030) and "@folder" (the folder
@@ -67,20 +71,19 @@ def load_graphs(
     exclude : sequence of str, optional
         Subjects to leave out; recorded in the passport.
     kind : {"auto", "graphs", "edges", "series"}
-        Which files to read where a folder holds graphs and time series, and what they are where their content does
-        not tell.
+        Which files to read where a folder holds graphs and time series, and what they hold where that is ambiguous.
     atlas : {"aal90", "aal116", "dk82"}, optional
         Names and coordinates of the nodes, where the data do not name their nodes.
     n_nodes : int, optional
-        How many nodes graphs have. Edge lists alone do not tell, where the last nodes have no edge; other data are
-        refused if they have another number.
+        The number of nodes. Edge lists do not contain it where the last nodes have no edge; other data are refused if
+        they have another number.
     index_base : {0, 1}, optional
-        Whether the nodes of edge lists count from 0 or from 1, where their numbers do not tell.
+        Whether the nodes of edge lists count from 0 or from 1, where that is ambiguous.
     directed : bool, optional
-        Whether edge lists have a direction, where the listed pairs do not tell.
+        Whether edge lists have a direction, where that is ambiguous.
     like : BrainGraphs or Layout, optional
         Data, such as those that a model was fitted to, whose nodes are needed in the same order. Data with other nodes
-        are refused; what edge lists do not tell is taken from there.
+        are refused; what is ambiguous in edge lists is taken from there.
     read_limit : int, optional
         Bytes of memory that reading may take; files that declare more data than a third of it are refused before
         anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
@@ -88,23 +91,13 @@ def load_graphs(
     Raises
     ------
     InputError
-        One sentence about the first problem; :func:`examine_graphs` tells all of them.
+        One sentence about the first problem; :func:`examine_graphs` returns all of them.
     """
     table = None if participants is None else Path(participants)
+    layout = layout_of(like) if isinstance(like, BrainGraphs) else like
     options = ReadOptions(
-        target,
-        site,
-        covariates,
-        table,
-        tuple(select),
-        tuple(exclude),
-        kind,
-        atlas,
-        n_nodes,
-        index_base,
-        directed,
-        layout_of(like) if isinstance(like, BrainGraphs) else like,
-        read_limit,
+        *(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas, n_nodes, index_base),
+        *(directed, layout, read_limit),
     )
     findings = Findings()
     data = _read(source, options, findings)
@@ -137,144 +130,78 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         check_number("n_nodes", options.n_nodes, low=1, integer=True)
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
-    limit = ReadLimit(options.read_limit)
-    if is_geometric(source):
-        _refuse(options, "a list of graphs", *_FOLDER_OPTIONS, *_COLUMN_OPTIONS)
-        data = assemble(_exclude(read_geometric(source, limit), options, findings), findings, atlas=options.atlas)
-        return None if data is None else match_nodes(data, options)
-    path = Path(source)
-    if not path.exists():
-        raise InputError(f"There is no file or folder {path}.")
+    from isocapsnet.datasets.catalog import CATALOG, fetch_graphs  # which reads with this module
+
     try:
-        data = _read_path(path, options, findings, limit)
+        if isinstance(source, str) and source in CATALOG and not Path(source).exists():
+            _refuse_options(options, COLUMN_OPTIONS, source)
+            data: BrainGraphs | None = apply_options(fetch_graphs(source), options, findings)
+        else:
+            source = Path(source) if isinstance(source, str | os.PathLike) else source
+            reader = _find_reader(source)
+            _refuse_options(options, reader.options, source.name if isinstance(source, Path) else "a list of graphs")
+            data = reader.read(source, options, findings, ReadLimit(options.read_limit))
     except OSError as error:
-        raise InputError(f"{error.filename or path} cannot be read ({error.strerror or error}).") from error
-    return None if data is None else match_nodes(data, options)
+        raise InputError(f"{error.filename or source} cannot be read ({error.strerror or error}).") from error
+    return None if data is None else match_nodes(data, options.n_nodes, options.like)
 
 
-def _read_path(path: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
-    if path.suffix == ".npz" and path.is_file():
-        arrays = read_archive(path, limit)
-        if is_saved(arrays):
-            saved = BrainGraphs.from_arrays(arrays, path.name)
-            saved.digest()  # a changed file is noticed here, not when somebody asks for the passport
-            data = apply_options(saved, options)
-            findings.handled |= {what: list(where) for what, where in data.handled.items()}
-            findings.exclusions |= data.exclusions
-            return data
-        _refuse(options, path.name, *_FOLDER_OPTIONS)
-        study = read_npz(path, arrays, options)
-    else:
-        study = _read_study(path, options, findings, limit)
-    if study.is_directed is None and options.like is not None and options.like.directed:
-        study.is_directed = True
-    return assemble(_exclude(study, options, findings), findings, atlas=options.atlas, name=path.stem)
-
-
-def _read_study(path: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> Study:
-    """Recognise the format and read it."""
-    folds = find_folds(path) if path.is_dir() else [path] if path.name.startswith("fold_") else []
-    is_tudataset = path.is_dir() and find_prefix(path) is not None
-    if path.is_dir() and not folds and not is_tudataset:
-        return read_folder(path, options, findings, limit)
-    _refuse(options, path.name, *_FOLDER_OPTIONS)
-    if folds or is_tudataset:
-        _refuse(options, path.name, *_COLUMN_OPTIONS)
-        return read_folds(folds, findings, limit) if folds else read_tudataset(path, findings, limit)
-    if path.suffix == ".mat":
-        return read_mat_stack(path, options, limit)
-    if path.suffix in (".pt", ".pth", ".pkl", ".pickle"):
+def _find_reader(source: Any) -> Reader:
+    """The reader that recognises a source. Plugins are loaded only when no built-in reader but the last does."""
+    *specific, general = READERS.values()
+    own = (reader for reader in specific if reader.recognise(source))
+    last = (reader for reader in (general,) if reader.recognise(source))
+    reader = next(itertools.chain(own, _find_plugins(source), last), None)
+    if reader is not None:
+        return reader
+    if not isinstance(source, Path):
+        raise InputError(f"Objects of type {type(source).__name__} cannot be read as graphs; give a path.")
+    if not source.exists():
+        raise InputError(f"There is no file, folder or dataset {source}; `isocapsnet data list` lists the datasets.")
+    if source.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise InputError(
-            f"{path.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
+            f"{source.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
             "of graphs to load_graphs, or save it as .npz."
         )
-    raise InputError(
-        f"{path.name} is of no format known here; give a folder with one matrix per subject, an .npz or a .mat."
-    )
+    raise InputError(f"The format of {source.name} is not supported; give a folder of matrices, an .npz or a .mat.")
 
 
-def apply_options(data: BrainGraphs, options: ReadOptions) -> BrainGraphs:
-    """Apply options to data that are read already; columns are then covariates."""
-    _refuse(options, data.name or "the data", *_FOLDER_OPTIONS)
-    covariates = data.covariates
-    known = [] if covariates is None else list(covariates.columns)
-    target = None if options.target == "labels" else options.target
-    wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
-    if missing := [column for column in wanted if column not in known]:
-        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(known) or 'none'}.")
-    changes: dict[str, Any] = {}
-    if covariates is not None:
-        if target:
-            changes |= {"labels": covariates[target].tolist(), "label_names": None}
-        if options.site:
-            changes["sites"] = covariates[options.site].tolist()
-        if options.covariates:
-            changes["covariates"] = covariates[list(options.covariates)]
-    if options.atlas is not None:
-        changes["atlas"] = load_atlas(options.atlas)
-    data = data.replace(**changes) if changes else data
-    if options.exclude:
-        _check_known(options.exclude, data.subjects.tolist())
-        data = data.subset(~np.isin(data.subjects, list(options.exclude)), reason="excluded on request")
-    return data
+def _find_plugins(source: Any) -> Iterator[Reader]:
+    """Readers of other packages that recognise a source; one that fails costs a warning."""
+    for point in entry_points(group=PLUGIN_GROUP):
+        try:
+            if point.name in READERS:
+                raise InputError("a built-in reader has this name")
+            reader = point.load()
+            if not isinstance(reader, Reader):
+                raise InputError(f"it is a {type(reader).__name__}, not a Reader")
+            is_recognised = reader.recognise(source)
+        except Exception as error:  # the code of others can fail in any way
+            warnings.warn(f"The reader plugin {point.name!r} ({point.value}) is not used: {error}.", stacklevel=2)
+        else:
+            if is_recognised:
+                yield reader
 
 
-def _refuse(options: ReadOptions, what: str, *names: str) -> None:
+def _refuse_options(options: ReadOptions, used: Sequence[str], what: str) -> None:
     """Refuse options that would be ignored."""
-    for name in names:
-        if getattr(options, name) not in (None, (), "auto"):
-            raise InputError(f"--{name.replace('_', '-')} does not apply to {what}; leave it out.")
-
-
-def _exclude(study: Study, options: ReadOptions, findings: Findings) -> Study:
-    """Leave out the subjects that the user named, of a study that is in memory."""
-    excluded = {name for name in options.exclude if name.removeprefix("sub-") not in findings.exclusions}
-    if not excluded:
-        return study
-    _check_known(sorted(excluded), study.subjects)
-    keep = [i for i, subject in enumerate(study.subjects) if subject not in excluded]
-    findings.exclusions |= dict.fromkeys(sorted(excluded), "excluded on request")
-    position = {old: new for new, old in enumerate(keep)}
-
-    def kept(values: Any) -> Any:
-        return None if values is None else [values[i] for i in keep]
-
-    return replace(
-        study,
-        matrices=study.matrices[keep] if isinstance(study.matrices, np.ndarray) else kept(study.matrices),
-        sources=kept(study.sources),
-        subjects=kept(study.subjects),
-        labels=kept(study.labels),
-        sites=kept(study.sites),
-        covariates=None if study.covariates is None else study.covariates.iloc[keep],
-        folds=[np.array([position[i] for i in fold.tolist() if i in position], dtype=np.int64) for fold in study.folds],
-    )
-
-
-def _check_known(excluded: Sequence[str], subjects: Sequence[str]) -> None:
-    unknown = [subject for subject in excluded if subject not in set(subjects)]
-    if unknown:
-        raise InputError(
-            f"There is no subject {unknown[0]!r} to exclude; subjects are called {subjects[0]!r}, for example."
-        )
+    for name in (*FOLDER_OPTIONS, *COLUMN_OPTIONS):
+        if name not in used and getattr(options, name) not in (None, (), "auto"):
+            raise InputError(f"{name}= does not apply to {what}; leave it out.")
 
 
 def _look_closer(data: BrainGraphs) -> list[str]:
-    """Sentences about what is readable but worth knowing."""
-    sentences = []
-    graphs = data.passport["graphs"]
-    if graphs is not None:
+    """Warnings about data that can be read but are unusual."""
+    sentences: list[str] = []
+    if (graphs := data.passport["graphs"]) is not None:
+        n_graphs, n_silent = graphs["n_graphs_with_nodes_without_signal"], graphs["n_nodes_without_signal"]
         if not graphs["symmetric"]:
-            sentences.append(
-                f"The graphs are not symmetric (by up to {graphs['largest_asymmetry']:.3g}); they are kept as directed."
-            )
-        if graphs["n_nodes_without_signal"]:
-            sentences.append(
-                f"{graphs['n_graphs_with_nodes_without_signal']} graphs have nodes without any edge "
-                f"({graphs['n_nodes_without_signal']} nodes in all)."
-            )
+            asymmetry = graphs["largest_asymmetry"]
+            sentences.append(f"The graphs are not symmetric (by up to {asymmetry:.3g}); they are kept as directed.")
+        if n_silent:
+            sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
     if not data.label_names:
-        sentences.append("There are no labels; name the column of classes with --target.")
+        sentences.append("There are no labels; name the column of classes with target=.")
     pairs, n_pairs = find_duplicates(data)
     if n_pairs:
         listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])

@@ -1,7 +1,8 @@
 """BrainGraphs as named arrays of numbers and texts, and back: what is in the ``.npz``."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ _COVARIATE = "covariates/"
 
 
 def to_arrays(data: "BrainGraphs") -> dict[str, NDArray[Any]]:
-    """Everything that a dataset holds; what is no array goes into ``metadata``, JSON as bytes."""
+    """Everything that a dataset holds; what is not an array goes into ``metadata``, JSON as bytes."""
     arrays: dict[str, NDArray[Any]] = {"labels": data.labels, "subjects": data.subjects}
     if data.adjacency is not None:
         arrays["adjacency"] = data.adjacency
@@ -64,9 +65,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
         kinds = "iu" if name == "labels" else "Uf" if name in columns else "U"
         is_wrong = name in ("labels", "subjects") if array is None else array.ndim != 1 or array.dtype.kind not in kinds
         if is_wrong:
-            raise InputError(
-                f"{where} has no valid list {name}, which BrainGraphs.save writes; convert the data again."
-            )
+            raise InputError(f"{where} has no valid list {name}; convert the data again.")
     if len({len(array) for array in columns.values()}) > 1:
         raise InputError(f"{where} has covariates of different lengths; convert the data again.")
     names = arrays.get("node_names")
@@ -89,31 +88,15 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
     return arguments, metadata["digest"]
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-#: What must be in ``metadata``, and how to tell.
-_METADATA_PARTS: dict[str, Callable[[Any], bool]] = {
-    "digest": lambda value: isinstance(value, str),
-    "name": lambda value: isinstance(value, str),
-    "label_names": _is_texts,
-    "atlas": lambda value: value is None or isinstance(value, str),
-    "exclusions": lambda value: isinstance(value, dict) and _is_texts(list(value.values())),
-    "handled": lambda value: isinstance(value, dict) and all(map(_is_texts, value.values())),
-}
-
-
 def _read_metadata(arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
     try:
-        metadata = json.loads(arrays[_METADATA].tobytes())
-    except (ValueError, RecursionError) as error:
+        metadata: dict[str, Any] = json.loads(arrays[_METADATA].tobytes())
+        lists = [metadata["label_names"], [*metadata["exclusions"].values()], *metadata["handled"].values()]
+        texts = [metadata["digest"], metadata["name"], metadata["atlas"] or "", *chain.from_iterable(lists)]
+        if not all(isinstance(one, list) for one in lists) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("a part has another type")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"The metadata of {where} is damaged ({error}); convert the data again.") from error
-    for name, is_right in _METADATA_PARTS.items():
-        if not isinstance(metadata, dict) or name not in metadata or not is_right(metadata[name]):
-            raise InputError(
-                f"The metadata of {where} has no valid {name!r}, which BrainGraphs.save writes; convert the data again."
-            )
     return metadata
 
 

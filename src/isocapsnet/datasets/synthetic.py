@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import check_number, check_option
 
 _CONSTANT_LEVEL = 0.2
 
@@ -74,9 +74,9 @@ def make_planted_graphs(
     n_patterns : int
         Patterns, each in its own diagonal block at a multiple of ``kernel_size``.
     effect : {"existence", "orientation", "null"}
-        "existence": class 1 has the patterns, class 0 has not. "orientation": both classes have the same
-        patterns at the same places, with the nodes of each permuted in class 1 (the paper's Figure 1).
-        "null": both classes have the patterns alike, and labels are random.
+        "existence": only class 1 has the patterns. "orientation": both classes have the same patterns at the same
+        nodes, which are permuted in class 1 (the paper's Figure 1). "null": both classes have the same patterns, and
+        labels are random.
     signal_to_noise : float
         Largest absolute pattern entry over the standard deviation of the Gaussian noise, which is independent
         for every entry of the upper triangle with diagonal; ``np.inf`` means no noise.
@@ -98,7 +98,15 @@ def make_planted_graphs(
     -------
     PlantedGraphs
     """
-    _check_arguments(n_graphs, n_nodes, kernel_size, n_patterns, effect, signal_to_noise, class_balance, background)
+    check_option("effect", effect, ("existence", "orientation", "null"))
+    check_option("background", background, ("blocks", "constant"))
+    check_number("n_graphs", n_graphs, low=2, integer=True)
+    check_number("kernel_size", kernel_size, low=3 if effect == "orientation" else 2, integer=True)
+    check_number("n_nodes", n_nodes, low=kernel_size, integer=True)
+    # Each pattern has its own block on the diagonal.
+    check_number("n_patterns", n_patterns, low=1, high=n_nodes // kernel_size, integer=True)
+    check_number("signal_to_noise", signal_to_noise, low=0, open_low=True)
+    check_number("class_balance", class_balance, low=0, high=1)
     check_number("n_sites", n_sites, low=1, high=n_graphs, integer=True)
     check_number("site_effect", site_effect, low=0)
     check_number("missing_nodes", missing_nodes, low=0, high=n_nodes - 1, integer=True)
@@ -127,35 +135,10 @@ def make_planted_graphs(
     return PlantedGraphs(graphs, labels, truth, sites)
 
 
-def _check_arguments(
-    n_graphs: int,
-    n_nodes: int,
-    kernel_size: int,
-    n_patterns: int,
-    effect: str,
-    signal_to_noise: float,
-    class_balance: float,
-    background: str,
-) -> None:
-    check_option("effect", effect, ("existence", "orientation", "null"))
-    check_option("background", background, ("blocks", "constant"))
-    check_number("n_graphs", n_graphs, low=2, integer=True)
-    check_number("kernel_size", kernel_size, low=3 if effect == "orientation" else 2, integer=True)
-    check_number("n_nodes", n_nodes, low=kernel_size, integer=True)
-    check_number("n_patterns", n_patterns, low=1, integer=True)
-    check_number("signal_to_noise", signal_to_noise, low=0, open_low=True)
-    check_number("class_balance", class_balance, low=0, high=1)
-    if n_patterns > n_nodes // kernel_size:
-        raise InputError(
-            f"n_patterns={n_patterns} patterns of {kernel_size} nodes do not fit on the diagonal of "
-            f"{n_nodes} nodes; at most {n_nodes // kernel_size} do."
-        )
-
-
 def _draw_truth(
     rng: np.random.Generator, n_nodes: int, kernel_size: int, n_patterns: int, *, oriented: bool
 ) -> tuple[PlantedPattern, ...]:
-    """Draw places, patterns and, when ``oriented``, the permutations that change them most."""
+    """Draw nodes, patterns and, when ``oriented``, the permutations that change them most."""
     identity = np.arange(kernel_size)
     slots = rng.choice(n_nodes // kernel_size, size=n_patterns, replace=False)
     truth = []

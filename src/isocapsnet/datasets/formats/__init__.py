@@ -1,1 +1,1 @@
-"""One module per file format. Each returns plain arrays or a ``Study``; none knows the others."""
+"""One module per file format; what a reader must offer is in :class:`~isocapsnet.datasets.reading.Reader`."""

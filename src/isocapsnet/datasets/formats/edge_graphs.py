@@ -16,7 +16,7 @@ from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.formats.edges import EdgeList
-from isocapsnet.datasets.study import Findings, ReadOptions
+from isocapsnet.datasets.reading import Findings, ReadOptions
 
 # A dense matrix of more nodes takes a gigabyte.
 _MOST_NODES = 10_000
@@ -40,8 +40,8 @@ def build_graphs(
     itself stay on the diagonal.
     """
     _check_ends(lists, options)
-    names, places = _place_nodes(lists, options, findings)
-    pairs = [_Pairs(one, place, len(names), findings) for one, place in zip(lists, places, strict=True)]
+    names, ends = _index_nodes(lists, options, findings)
+    pairs = [_Pairs(one, index, len(names), findings) for one, index in zip(lists, ends, strict=True)]
     is_directed = _find_direction(pairs, options, findings, are_named=any(one.ends.dtype.kind == "U" for one in lists))
     graphs = [one.graph(is_directed, findings) for one in pairs]
     is_silent = ~np.logical_or.reduce([graph.any(axis=0) | graph.any(axis=1) for graph in graphs])
@@ -56,68 +56,65 @@ def _check_ends(lists: Sequence[EdgeList], options: ReadOptions) -> None:
     full = [one for one in lists if len(one.ends)]
     if not full:
         raise InputError(f"{lists[0].name} and the other edge lists have no edges at all.")
-    is_known = (options.known_n_nodes or 0) > 3  # two or three columns are no signals of more nodes
-    if options.kind == "edges" or full[0].is_titled or is_known:
+    has_more_nodes = (options.expected_n_nodes or 0) > 3  # then two or three columns are not time series
+    if options.kind == "edges" or full[0].is_titled or has_more_nodes:
         return
     sources, targets = ({str(node) for one in full for node in np.unique(one.ends[:, side])} for side in (0, 1))
     if sources.isdisjoint(targets):
         raise InputError(
             f"No node in the first column of {full[0].name} and the other files is in the second column of any, so "
-            "they may be no edge lists; say --kind edges or --kind series."
+            'they may not be edge lists; pass kind="edges" or kind="series".'
         )
     first = full[0].ends[0].tolist()
     is_bare = full[0].ends.dtype.kind == "U" and not full[0].has_weights
     if is_bare and sum(np.isin(one.ends, first).sum() for one in full) == 2 * len(full):
         raise InputError(
             f"The first line of {full[0].name} ({' '.join(first)}) may be a header or an edge; call its columns source "
-            "and target, or say --kind edges."
+            'and target, or pass kind="edges".'
         )
 
 
-def _place_nodes(
+def _index_nodes(
     lists: Sequence[EdgeList], options: ReadOptions, findings: Findings
 ) -> tuple[list[str], list[NDArray[np.int64]]]:
-    """The names of the nodes in their order, and the places in it of the ends of each list."""
+    """The names of the nodes in their order, and the indices of the ends of each list's edges."""
     are_named = any(one.ends.dtype.kind == "U" for one in lists)
     ends = [one.ends.astype(np.str_ if are_named else np.int64) for one in lists]
     ids = np.unique(np.concatenate([one.ravel() for one in ends]))
     names, order, what = _list_nodes(ids, are_named, options)
     findings.handle(f"edge lists: {len(names)} nodes, {what}", f"{len(lists)} files")
     if options.n_nodes is not None and len(names) != options.n_nodes:
-        raise InputError(f"The edge lists have {len(names)} nodes, but --n-nodes is {options.n_nodes}.")
-    unknown = next((node for node in ids.tolist() if str(node) not in order), None)
-    if unknown is not None:
-        where = next(edges.name for edges, one in zip(lists, ends, strict=True) if (one == unknown).any())
-        raise InputError(
-            f"{where} has the node {unknown}, which is not among the {len(names)} nodes ({list_some(names, 3)}); check "
-            "--n-nodes, --index-base and --atlas."
-        )
-    place_of = np.array([order[str(node)] for node in ids.tolist()], dtype=np.int64)
-    return names, [place_of[np.searchsorted(ids, one)] for one in ends]
+        raise InputError(f"The edge lists have {len(names)} nodes, but n_nodes={options.n_nodes} was given.")
+    other = next((node for node in ids.tolist() if str(node) not in order), None)
+    if other is not None:
+        where = next(edges.name for edges, one in zip(lists, ends, strict=True) if (one == other).any())
+        raise InputError(f"{where} has the node {other}; check n_nodes=, index_base= and atlas= ({len(names)} nodes).")
+    index = np.array([order[str(node)] for node in ids.tolist()], dtype=np.int64)
+    return names, [index[np.searchsorted(ids, one)] for one in ends]
 
 
 def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tuple[list[str], dict[str, int], str]:
-    """The names of the nodes, the place of each as the files write it, and how they are known."""
-    known = list(options.like.node_names) if options.like is not None and options.like.node_names else None
+    """The names of the nodes, the index of each by the id that files have, and how they were determined."""
+    given = list(options.like.node_names) if options.like is not None and options.like.node_names else None
     if are_named and options.index_base is not None:
-        raise InputError("--index-base does not apply to edge lists whose nodes have names; leave it out.")
-    if known is None and are_named and options.atlas is not None:
-        known = list(load_atlas(options.atlas).node_names)
-    counted = known is not None and _are_counted(known)  # numbers in place of names tell nothing about other numbers
-    if known is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*known})):
-        return known, {name: place for place, name in enumerate(known)}, "by their names"
-    if known is None and (are_named or _are_codes(ids, options)):
+        raise InputError("index_base= does not apply to edge lists whose nodes have names; leave it out.")
+    if given is None and are_named and options.atlas is not None:
+        given = list(load_atlas(options.atlas).node_names)
+    counted = given is not None and _are_counted(given)  # numbers instead of names do not identify nodes
+    if given is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*given})):
+        return given, {name: i for i, name in enumerate(given)}, "by their names"
+    if given is None and (are_named or _are_codes(ids, options)):
         names = sorted(map(str, ids.tolist()), key=_natural)
         what = f"those of the {'names' if are_named else 'codes'} that have an edge in any file"
-        return names, {name: place for place, name in enumerate(names)}, what
-    is_listed = known is not None and known[0] in ("node 0", "node 1")  # as named below
-    if known is not None and is_listed and options.index_base is None:
-        return known, {name.removeprefix("node "): place for place, name in enumerate(known)}, "counted as in training"
+        return names, {name: i for i, name in enumerate(names)}, what
+    is_listed = given is not None and given[0] in ("node 0", "node 1")  # as named below
+    if given is not None and is_listed and options.index_base is None:
+        return given, {name.removeprefix("node "): i for i, name in enumerate(given)}, "counted as in training"
     base, n_nodes, why = _find_base(ids, options)
     names = [f"node {number}" for number in range(base, base + n_nodes)]
-    if known is not None and (is_listed or counted):
-        names = known
-    return names, {str(base + place): place for place in range(n_nodes)}, f"counted from {base} ({why})"
+    if given is not None and (is_listed or counted):
+        names = given
+    return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
 
 
 def _are_counted(names: Sequence[str]) -> bool:
@@ -138,7 +135,7 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
 def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:
     """Whether nodes count from 0 or 1, how many there are, and how that is known."""
     low, high = int(ids.min()), int(ids.max())
-    n_nodes = options.known_n_nodes
+    n_nodes = options.expected_n_nodes
     if n_nodes is None and options.atlas is not None:
         n_nodes = len(load_atlas(options.atlas))
     if options.index_base is not None:
@@ -152,42 +149,39 @@ def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:
     else:
         raise InputError(
             f"The edge lists have nodes {low} to {high}{'' if n_nodes is None else f' of {n_nodes}'}, which may count "
-            "from 0 or from 1; say --index-base 0 or --index-base 1."
+            "from 0 or from 1; pass index_base=0 or index_base=1."
         )
     if n_nodes is None:
         n_nodes = high - base + 1
         why += f"; the largest number is {high}, and nodes after it without an edge in any file cannot be known"
         if 2 * len(ids) < n_nodes:
-            raise InputError(
-                f"Only {len(ids)} of the nodes {base} to {high} have an edge in any file; say with --n-nodes how many "
-                "nodes there are."
-            )
+            raise InputError(f"Only {len(ids)} of the nodes {base} to {high} have an edge in any file; pass n_nodes=.")
     if n_nodes > _MOST_NODES:
         raise InputError(f"Edge lists of {n_nodes} nodes are too large for dense matrices; at most {_MOST_NODES} work.")
     if low < base:
-        raise InputError(f"The node {low} occurs in the edge lists, but nodes are to count from {base} (--index-base).")
+        raise InputError(f"The node {low} occurs in the edge lists, but index_base={base}.")
     return base, n_nodes, why
 
 
 class _Pairs:
-    """The edges of one file by the places of their nodes, each once."""
+    """The edges of one file by the indices of their nodes, each once."""
 
-    def __init__(self, edges: EdgeList, places: NDArray[np.int64], n_nodes: int, findings: Findings) -> None:
+    def __init__(self, edges: EdgeList, ends: NDArray[np.int64], n_nodes: int, findings: Findings) -> None:
         self.name, self.n_nodes, self.lines = edges.name, n_nodes, np.asarray(edges.lines, dtype=np.int64)
-        self.places, self.weights = places.reshape(-1, 2), edges.weights
+        self.ends, self.weights = ends.reshape(-1, 2), edges.weights
         if not np.isfinite(edges.weights).all():
             line = self.lines[np.flatnonzero(~np.isfinite(edges.weights))[0]]
             findings.errors.append(f"{edges.name} has a weight in line {line} that is missing or infinite.")
-        keys, first, inverse = np.unique(self.places @ [n_nodes, 1], return_index=True, return_inverse=True)
+        keys, first, inverse = np.unique(self.ends @ [n_nodes, 1], return_index=True, return_inverse=True)
         self._refuse(self.weights != self.weights[first][inverse], first[inverse], findings)
-        if len(keys) < len(self.places):
+        if len(keys) < len(self.ends):
             findings.handle("edge lists: repeated edges with equal weights kept once", edges.name)
-        self.places, self.weights, self.lines = self.places[first], self.weights[first], self.lines[first]
-        if (self.places[:, 0] == self.places[:, 1]).any():
+        self.ends, self.weights, self.lines = self.ends[first], self.weights[first], self.lines[first]
+        if (self.ends[:, 0] == self.ends[:, 1]).any():
             findings.handle("edge lists: edges of nodes to themselves kept on the diagonal", edges.name)
 
     def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:
-        """Note the first edge whose weight is another than that of the same edge earlier."""
+        """Note the first edge that was listed before with another weight."""
         for edge in np.flatnonzero(is_other & np.isfinite(self.weights))[:1]:
             findings.errors.append(
                 f"{self.name} has two weights for one edge, {self.weights[earlier[edge]]:g} in line "
@@ -195,15 +189,15 @@ class _Pairs:
             )
 
     def reverses(self) -> NDArray[np.int64]:
-        """The index of each edge's reverse, -1 where there is none ``(n_edges,)``; edges are sorted by their places."""
-        keys, reverse = self.places @ [self.n_nodes, 1], self.places @ [1, self.n_nodes]
+        """The index of each edge's reverse, -1 where there is none ``(n_edges,)``; edges are sorted by their ends."""
+        keys, reverse = self.ends @ [self.n_nodes, 1], self.ends @ [1, self.n_nodes]
         index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
         return np.where(keys[index] == reverse, index, -1) if len(keys) else index
 
     def graph(self, is_directed: bool, findings: Findings) -> NDArray[np.float64]:
         """The adjacency matrix ``(n_nodes, n_nodes)``."""
         matrix = np.zeros((self.n_nodes, self.n_nodes))
-        rows, columns = self.places.T
+        rows, columns = self.ends.T
         if not is_directed:
             reverse = self.reverses()
             self._refuse((reverse >= 0) & (self.weights != self.weights[reverse]), reverse, findings)
@@ -218,12 +212,12 @@ def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Fin
     differ, rises, falls = False, False, False
     for one in pairs:
         reverse = one.reverses()
-        off = one.places[:, 0] != one.places[:, 1]
+        off = one.ends[:, 0] != one.ends[:, 1]
         is_both = off & (reverse >= 0)
         differ |= bool((is_both & (one.weights != one.weights[reverse])).any())
         n_both, n_single = n_both + int(is_both.sum()), n_single + int((off & ~is_both).sum())
-        rises |= bool((one.places[:, 0] < one.places[:, 1]).any())
-        falls |= bool((one.places[:, 0] > one.places[:, 1]).any())
+        rises |= bool((one.ends[:, 0] < one.ends[:, 1]).any())
+        falls |= bool((one.ends[:, 0] > one.ends[:, 1]).any())
     if options.directed is not None:
         is_directed, why = options.directed, "as asked for"
     elif options.like is not None and options.like.directed is not None:
@@ -235,13 +229,11 @@ def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Fin
     elif not n_both and (not (rises and falls) or (are_named and _have_an_order(pairs))):
         is_directed, why = False, "pairs are listed once, always in the same order of their nodes"
         if are_named:
-            findings.warnings.append(
-                "Pairs of nodes are listed in one direction only; if that is meant, say --directed."
-            )
+            findings.warnings.append("Pairs of nodes are listed in one direction only; if meant, pass directed=True.")
     else:
         raise InputError(
             f"{pairs[0].name} and the other edge lists have {n_both} edges whose reverse is there with an equal weight "
-            f"and {n_single} whose reverse is not; say --directed or --undirected."
+            f"and {n_single} whose reverse is not; pass directed=True or directed=False."
         )
     findings.handle(f"edge lists: {'directed' if is_directed else 'undirected'} ({why})", f"{len(pairs)} files")
     return is_directed
@@ -253,6 +245,6 @@ def _have_an_order(pairs: Sequence[_Pairs]) -> bool:
     from scipy.sparse.csgraph import connected_components
 
     n_nodes = pairs[0].n_nodes
-    ends = np.concatenate([one.places for one in pairs])
+    ends = np.concatenate([one.ends for one in pairs])
     edges = coo_array((np.ones(len(ends)), ends.T), shape=(n_nodes, n_nodes))
     return int(connected_components(edges, connection="strong")[0]) == n_nodes

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,33 @@ from isocapsnet.datasets.formats.edges import edges_of_matrix, find_edges
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
 from isocapsnet.datasets.formats.matrices import parse_matrix
-from isocapsnet.datasets.formats.npy import read_npy_file
+from isocapsnet.datasets.formats.npy import read_npy_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
 from isocapsnet.datasets.formats.recognition import Content, Kind, is_named_series, recognise
 from isocapsnet.datasets.formats.text import read_grid
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.study import Findings, ReadOptions, Study
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, assemble
 
 _EDGE_LISTS = frozenset({".edges", ".edgelist"})
 _TEXTS = _EDGE_LISTS | {".csv", ".tsv", ".txt", ".1d"}
-_EXTENSIONS = _TEXTS | {".npy", ".mat", ".graphml"}
+#: Extension to ``read(path, limit)``, which returns a matrix and the names of its nodes, if the file has any.
+_MATRICES: dict[str, Callable[[Path, ReadLimit], tuple[NDArray[Any], list[str] | None]]] = {
+    ".npy": read_npy_matrix,
+    ".mat": read_mat_matrix,
+    ".graphml": read_graphml,
+}
+_EXTENSIONS = _TEXTS | _MATRICES.keys()
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
 # BIDS suffixes of connectivity matrices and time series; where a folder has them, its other tables are side files.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
-#: Targets that are no column: the letters that a subject's id starts with, and the folder that its file lies in.
+#: Targets that are not columns: the letters that a subject's id starts with, and the folder that holds its file.
 _NAME_TARGETS = ("@subject", "@folder")
 
 
 @dataclass
 class _Scan:
-    """One subject's file: its row in the participants table and, once read, what it holds."""
+    """One subject's file: its row in the participants table and, once read, its content."""
 
     path: Path
     subject: str
@@ -42,23 +49,19 @@ class _Scan:
     content: Content | None = None
 
 
-def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> Study:
+def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     """Read every subject's file and join it with the participants table."""
     table = options.participants or find_table(folder)
     paths = _find_files(folder, table, options, findings)
     participants = Participants(table, [_stem(path) for path in paths], limit) if table else None
     columns = [None if options.target in _NAME_TARGETS else options.target, options.site, *(options.covariates or ())]
-    if participants is None and any(columns):
-        raise InputError(
-            f"{folder.name} has no participants.tsv or participants.csv to take {next(filter(None, columns))!r} from; "
-            "add one, or name the table with --participants."
-        )
+    if participants is None and (asked := [column for column in columns if column]):
+        raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
     scans = [_identify(path, participants, findings) for path in paths]
     if participants is not None:
         _compare(participants, scans, findings)
-    excluded = {subject.removeprefix("sub-") for subject in options.exclude}
-    findings.exclusions |= {s.subject: "excluded on request" for s in scans if s.subject in excluded}
-    scans = [scan for scan in scans if scan.subject not in excluded]
+    # Files of excluded subjects are not opened, because they may be unreadable.
+    scans = [scans[i] for i in findings.exclude(options.exclude, [scan.subject for scan in scans])]
     for scan in scans:
         try:
             scan.content = _read_content(scan.path, scan.path.relative_to(folder).as_posix(), limit)
@@ -67,19 +70,27 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     contents = [scan.content for scan in scans if scan.content is not None]
     if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
         options = replace(options, kind="edges")
+    kind: Kind = "graphs"
     if contents:
-        kind, contents = recognise(contents, options.kind, options.known_n_nodes, findings)
-    else:
-        kind = "graphs"
+        kind, contents = recognise(contents, options.kind, options.expected_n_nodes, findings)
     kept = {id(content) for content in contents}
     scans = [scan for scan in scans if id(scan.content) in kept]
-    study = _make_study(scans, kind, options, findings)
-    if participants is not None:
-        try:
-            _join(study, participants, [scan.row for scan in scans], options, findings)
-        except InputError as error:
-            findings.errors.append(str(error))
-    return study
+    about = _build_matrices(contents, kind, options, findings)
+    about |= _describe(scans, participants, options, findings)
+    return assemble(
+        subjects=[scan.subject for scan in scans],
+        sources=[content.source for content in contents],
+        options=replace(options, exclude=()),
+        findings=findings,
+        is_series=kind == "series",
+        name=folder.stem,
+        **about,
+    )
+
+
+READER = Reader(
+    lambda source: isinstance(source, Path) and source.is_dir(), read_folder, (*COLUMN_OPTIONS, *FOLDER_OPTIONS)
+)
 
 
 def _stem(path: Path) -> str:
@@ -93,7 +104,7 @@ def _entity(name: str, key: str) -> str | None:
 
 
 def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings: Findings) -> list[Path]:
-    """The subjects' files, either of graphs or of time series."""
+    """The subjects' files: graphs or time series, not both."""
     files = [
         path
         for path in sorted(folder.rglob("*"))
@@ -128,12 +139,12 @@ def _check_variants(paths: list[Path]) -> None:
     if None not in subjects and len(set(subjects)) < len(paths) and 1 < len(variants) < len(paths):
         raise InputError(
             f"Subjects have several matrices each: {', '.join(sorted(variants)[:6])}"
-            f"{'...' if len(variants) > 6 else ''}; choose one with --select, a part of its file name."
+            f"{'...' if len(variants) > 6 else ''}; choose one with select=, a part of its file name."
         )
 
 
 def _identify(path: Path, participants: Participants | None, findings: Findings) -> _Scan:
-    """Whose file this is, by the participants table where it knows, else by the file's name."""
+    """The subject of a file, by the participants table where it has one, else by the file's name."""
     stem = _stem(path)
     try:
         row = participants.find(stem) if participants else None
@@ -146,7 +157,7 @@ def _identify(path: Path, participants: Participants | None, findings: Findings)
 
 
 def _compare(participants: Participants, scans: list[_Scan], findings: Findings) -> None:
-    """Note who is listed twice, who has no matrix and which matrix belongs to nobody listed."""
+    """Note subjects that are listed twice, rows without a matrix, and matrices without a row."""
     findings.errors.extend(participants.duplicates())
     for subject in participants.without({scan.row for scan in scans}):
         findings.exclusions[subject] = f"no matrix for this row of {participants.path.name}"
@@ -159,14 +170,13 @@ def _read_content(path: Path, source: str, limit: ReadLimit) -> Content:
     """What a subject's file holds; text that may be a matrix and an edge list is returned as both."""
     suffix = path.suffix.lower()
     if suffix not in _TEXTS:
-        matrix, node_names = _read_matrix(path, limit)
-        return Content(
-            source, matrix, node_names, edges=edges_of_matrix(source, matrix) if node_names is None else None
-        )
+        matrix, node_names = _MATRICES[suffix](path, limit)
+        edges = edges_of_matrix(source, matrix) if node_names is None else None
+        return Content(source, matrix, node_names, edges=edges)
     grid = read_grid(path, limit)
     edges = find_edges(grid)
     if suffix in _EDGE_LISTS and edges is None:
-        raise InputError(f"{path.name} is no edge list: rows of two nodes and, optionally, a weight are needed.")
+        raise InputError(f"{path.name} is not an edge list: its rows must be two nodes and, optionally, a weight.")
     if edges is not None and (suffix in _EDGE_LISTS or edges.is_titled):
         return Content(source, edges=edges)
     try:
@@ -178,59 +188,50 @@ def _read_content(path: Path, source: str, limit: ReadLimit) -> Content:
     return Content(source, table.values, table.names, table.row_names is not None, edges)
 
 
-def _read_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], list[str] | None]:
-    suffix = path.suffix.lower()
-    if suffix == ".graphml":
-        return read_graphml(path, limit)
-    if suffix == ".mat":
-        return read_mat_matrix(path, limit), None
-    matrix = read_npy_file(path, limit)
-    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        raise InputError(
-            f"{path.name} holds {matrix.dtype} values of shape {matrix.shape}; a matrix of numbers is needed."
-        )
-    return matrix, None
+def _build_matrices(
+    contents: Sequence[Content], kind: Kind, options: ReadOptions, findings: Findings
+) -> dict[str, Any]:
+    """The matrices and the names of their nodes."""
+    if kind != "edges":
+        if options.index_base is not None or options.directed is not None:
+            findings.errors.append("index_base= and directed= apply to edge lists only; leave them out.")
+        return {
+            "matrices": [content.matrix for content in contents if content.matrix is not None],
+            "node_names": [content.node_names for content in contents],
+        }
+    lists = [content.edges for content in contents if content.edges is not None]
+    try:
+        graphs, names, is_directed = build_graphs(lists, options, findings) if lists else ([], [], None)
+    except InputError as error:
+        findings.errors.append(str(error))
+        return {"matrices": []}
+    return {"matrices": graphs, "node_names": [names] * len(lists), "is_directed": is_directed}
 
 
-def _make_study(scans: list[_Scan], kind: Kind, options: ReadOptions, findings: Findings) -> Study:
-    contents = [scan.content for scan in scans if scan.content is not None]
-    study = Study(
-        matrices=[content.matrix for content in contents if content.matrix is not None and kind != "edges"],
-        sources=[content.source for content in contents],
-        subjects=[scan.subject for scan in scans],
-        node_names=[content.node_names for content in contents],
-        is_series=kind == "series",
-    )
-    if contents:
+def _describe(
+    scans: Sequence[_Scan], participants: Participants | None, options: ReadOptions, findings: Findings
+) -> dict[str, Any]:
+    """Labels, sites and covariates of the subjects, and the atlas that the files name."""
+    about: dict[str, Any] = {}
+    if scans:
         name = _stem(scans[0].path)
-        study.atlas_name = _entity(name, "atlas") or _entity(name, "seg") or ""
-    if kind == "edges" and contents:
-        try:
-            lists = [content.edges for content in contents if content.edges is not None]
-            study.matrices, names, study.is_directed = build_graphs(lists, options, findings)
-            study.node_names = [names] * len(lists)
-        except InputError as error:
-            findings.errors.append(str(error))
-    elif kind != "edges" and (options.index_base is not None or options.directed is not None):
-        findings.errors.append(
-            "--index-base and --directed are for edge lists, and the files are none; leave them out."
-        )
+        about["atlas_name"] = _entity(name, "atlas") or _entity(name, "seg") or ""
     if options.target == "@subject":
-        study.labels = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
+        about["labels"] = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
     elif options.target == "@folder":
-        study.labels = [scan.path.parent.name for scan in scans]
-    return study
-
-
-def _join(
-    study: Study, participants: Participants, rows: Sequence[int | None], options: ReadOptions, findings: Findings
-) -> None:
-    """Take labels, sites and covariates from the table."""
-    if options.target is not None and options.target not in _NAME_TARGETS:
-        study.labels = participants.values(options.target, rows)
-        for word, count in participants.missing_words(options.target, rows).items():
-            findings.handle(f"{word!r} in column {options.target!r} taken for a missing label", f"{count} subjects")
-    if options.site is not None:
-        study.sites = [site or "unknown" for site in participants.values(options.site, rows)]
-    if options.covariates:
-        study.covariates = participants.covariates(options.covariates, rows)
+        about["labels"] = [scan.path.parent.name for scan in scans]
+    if participants is None:
+        return about
+    rows = [scan.row for scan in scans]
+    try:
+        if options.target is not None and options.target not in _NAME_TARGETS:
+            about["labels"] = participants.values(options.target, rows)
+            for word, count in participants.missing_words(options.target, rows).items():
+                findings.handle(f"{word!r} in column {options.target!r} taken for a missing label", f"{count} subjects")
+        if options.site is not None:
+            about["sites"] = [site or "unknown" for site in participants.values(options.site, rows)]
+        if options.covariates:
+            about["covariates"] = participants.covariates(options.covariates, rows)
+    except InputError as error:
+        findings.errors.append(str(error))
+    return about

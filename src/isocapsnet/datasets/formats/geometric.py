@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.study import Study
+from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
 
 
 def is_geometric(items: Any) -> bool:
@@ -16,15 +17,22 @@ def is_geometric(items: Any) -> bool:
     return isinstance(items, list | tuple) and bool(items) and all(hasattr(item, "edge_index") for item in items)
 
 
-def read_geometric(items: Sequence[Any], limit: ReadLimit) -> Study:
+def read_geometric(
+    items: Sequence[Any], options: ReadOptions, findings: Findings, limit: ReadLimit
+) -> BrainGraphs | None:
     """Dense weighted graphs of ``Data`` objects; ``y`` is the label, ``edge_attr`` or ``edge_weight`` the weight."""
     labels = [_label(number, item) for number, item in enumerate(items)]
-    return Study(
-        matrices=[_adjacency(number, item, limit) for number, item in enumerate(items)],
+    return assemble(
+        [_adjacency(number, item, limit) for number, item in enumerate(items)],
+        [str(number + 1) for number in range(len(items))],
+        options,
+        findings,
         sources=[f"graph {number}" for number in range(len(items))],
-        subjects=[str(number + 1) for number in range(len(items))],
         labels=None if all(label is None for label in labels) else labels,
     )
+
+
+READER = Reader(is_geometric, read_geometric)
 
 
 def _as_array(tensor: Any) -> NDArray[Any]:

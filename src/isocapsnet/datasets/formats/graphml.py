@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 
-#: Edge attributes that are taken as the weight, first come first served.
+#: Edge attributes that are taken as the weight, in this order of preference.
 _WEIGHTS = ("weight", "number_of_fibers", "fiber_count", "streamlines")
 
 
@@ -18,7 +19,7 @@ def read_graphml(path: Path, limit: ReadLimit) -> tuple[NDArray[np.float64], lis
 
     In a file without any edge attribute, edges count 1. An undirected graph gives a symmetric matrix.
     """
-    arrays, facts = parse("graphml", path, limit)
+    arrays, facts = parse(parse_graphml, path, limit)
     return arrays["matrix"], facts["names"]
 
 
@@ -48,8 +49,8 @@ def parse_graphml(path: Path, limit: ReadLimit) -> Parsed:
     default = graph.get("edgedefault")
     for edge in graph.iterfind("{*}edge"):
         ends = edge.get("source", ""), edge.get("target", "")
-        if unknown := [end for end in ends if end not in index]:
-            raise InputError(f"{path.name} has an edge to the unknown node {unknown[0]!r}.")
+        if missing := [end for end in ends if end not in index]:
+            raise InputError(f"{path.name} has an edge to the node {missing[0]!r}, which it does not declare.")
         i, j = (index[end] for end in ends)
         weight = _weight(path, edge, weight_key)
         is_directed = {"true": True, "false": False}.get(edge.get("directed", ""), default == "directed")
@@ -66,18 +67,12 @@ def _find_weight_key(path: Path, root: Any, graph: Any) -> Any:
     keys = {key.get("id"): key for key in root.iterfind("{*}key") if key.get("for", "all") in ("edge", "all")}
     used = {data.get("key") for edge in graph.iterfind("{*}edge") for data in edge.iterfind("{*}data")}
     if undeclared := sorted(map(str, used - keys.keys())):
-        raise InputError(
-            f"{path.name}: edges have the attribute {undeclared[0]!r}, which no <key> declares for edges; "
-            "write the file again."
-        )
+        raise InputError(f"{path.name}: edges have the attribute {undeclared[0]!r}, which no <key> declares for edges.")
     declared_for_edges = {key_id for key_id, key in keys.items() if key.get("for") == "edge"}
     named = {keys[key_id].get("attr.name", ""): keys[key_id] for key_id in keys if key_id in used | declared_for_edges}
     weight = next((named[name] for name in _WEIGHTS if name in named), None)
     if weight is None and named:
-        raise InputError(
-            f"{path.name} has edge attributes {', '.join(sorted(named))} but none of {', '.join(_WEIGHTS)}; "
-            "rename the attribute that is the weight."
-        )
+        raise InputError(f"{path.name}: edges have {list_some(sorted(named))} but none of {list_some(_WEIGHTS)}.")
     return weight
 
 
@@ -92,7 +87,5 @@ def _weight(path: Path, edge: Any, key: Any) -> float:
             raise ValueError("not one number")
         return float(texts[0] or "")
     except ValueError as error:
-        raise InputError(
-            f"{path.name}: the edge {edge.get('source')} - {edge.get('target')} has the weight {texts[0]!r}, not a "
-            "number."
-        ) from error
+        ends = f"{edge.get('source')} - {edge.get('target')}"
+        raise InputError(f"{path.name}: the edge {ends} has the weight {texts[0]!r}, not a number.") from error

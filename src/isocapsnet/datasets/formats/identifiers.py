@@ -75,8 +75,8 @@ def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
     """What may be an identifier in each file name, longest first.
 
     A run ends where a part between punctuation ends: 1a is not 1. It must reach into the part where file names
-    differ, because what they share, such as an atlas, names nobody. Of a single file, of which nothing else is known,
-    no number may be left over.
+    differ, because what they share, such as an atlas, is not an identifier. In the name of a single file, no number may
+    be left over.
     """
     tokens = [tokenize(name) for name in names]
     n_common_before, n_common_after = _common_length(tokens), _common_length([one[::-1] for one in tokens])
@@ -85,10 +85,10 @@ def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
         first, last = n_common_before, len(words) - n_common_after - 1
         if first > last:
             first, last = 0, len(words) - 1
-        found = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
+        possible = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
         if len(names) == 1:
-            found = [run for run in found if not _leaves_a_number(run, words)]
-        runs[name] = sorted(found, key=lambda run: -len(run.tokens))
+            possible = [run for run in possible if not _leaves_a_number(run, words)]
+        runs[name] = sorted(possible, key=lambda run: -len(run.tokens))
     return runs
 
 

@@ -17,7 +17,7 @@ _HDF5_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 
 def read_mat(path: Path, limit: ReadLimit) -> dict[str, NDArray[Any]]:
     """All numeric and text variables of a ``.mat`` file, in MATLAB's axis order."""
-    return parse("mat", path, limit)[0]
+    return parse(parse_mat, path, limit)[0]
 
 
 def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
@@ -34,12 +34,12 @@ def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
     return {name: value for name, value in variables.items() if _is_plain(value)}, {}
 
 
-def read_mat_matrix(path: Path, limit: ReadLimit) -> NDArray[Any]:
-    """The one matrix of a subject's ``.mat`` file; the largest where there are several."""
+def read_mat_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
+    """The largest matrix of a subject's ``.mat`` file, which does not name its nodes."""
     matrices = [v for v in read_mat(path, limit).values() if _is_numeric(v) and v.ndim == 2 and min(v.shape) > 1]
     if not matrices:
         raise InputError(f"{path.name} holds no matrix.")
-    return max(matrices, key=lambda matrix: matrix.size)
+    return max(matrices, key=lambda matrix: matrix.size), None
 
 
 def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDArray[Any]]:
@@ -49,9 +49,7 @@ def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDA
     """
     stacks = {k: v for k, v in variables.items() if _is_numeric(v) and v.ndim == 3}
     if not stacks:
-        raise InputError(
-            f"{path.name} holds no array of three dimensions; graphs are stacked as nodes x nodes x subjects."
-        )
+        raise InputError(f"{path.name} holds no array of nodes x nodes x subjects.")
     name = "adjacency" if "adjacency" in stacks else max(stacks, key=lambda key: stacks[key].size)
     stack = stacks[name]
     if stack.shape[0] == stack.shape[1]:
@@ -100,7 +98,7 @@ def _read_hdf5(path: Path, limit: ReadLimit) -> dict[str, Any]:
         variables = {}
         for key in file:
             if not isinstance(file.get(key, getlink=True), h5py.HardLink):
-                raise InputError(f"{path.name}: {key} is a link to another place, which MATLAB never writes.")
+                raise InputError(f"{path.name}: {key} is a link, which MATLAB never writes.")
             if not key.startswith("#") and isinstance(file[key], h5py.Dataset):
                 variables[key] = _read_hdf5_variable(file, file[key], f"{path.name}: {key}", limit)
         return variables

@@ -1,23 +1,14 @@
-"""Matrices as text, however they were exported: header and index column are found in the content."""
+"""Matrices as text: header and index column are recognised by their content."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.text import (
-    Grid,
-    check_decimals,
-    is_number,
-    is_value,
-    is_whole,
-    parse_numbers,
-    read_grid,
-)
+from isocapsnet.datasets.formats.text import Grid, check_decimals, is_number, is_value, is_whole, parse_numbers
 
 #: What the column is called that names or counts the rows; pandas leaves the corner empty.
 INDEX_TITLES = frozenset({"", "node", "nodes", "index", "time", "region", "unnamed: 0"})
@@ -30,12 +21,6 @@ class TextMatrix:
     values: NDArray[np.float64]
     names: list[str] | None
     row_names: list[str] | None = None
-
-
-def read_text_matrix(path: Path) -> tuple[NDArray[np.float64], list[str] | None]:
-    """Read a matrix and the names of its nodes (``None`` when the file has none)."""
-    matrix = parse_matrix(read_grid(path))
-    return matrix.values, matrix.names
 
 
 def parse_matrix(grid: Grid) -> TextMatrix:
@@ -132,7 +117,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     if n_rows == 1:
         return False, False
     if first[0] == "" and n_columns > 1 and _are_codes(first[1:]) and _are_codes([row[0] for row in rows[1:]]):
-        is_diagonal = n_rows == n_columns and all(row[place] == "" for place, row in enumerate(rows))
+        is_diagonal = n_rows == n_columns and all(row[i] == "" for i, row in enumerate(rows))
         return (False, False) if is_diagonal else (True, True)
     is_header = n_columns > 1 and _are_codes(first)
     is_index = n_columns > 1 and _is_numbering([row[0] for row in rows])
@@ -141,23 +126,17 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     if n_rows == n_columns and not _is_symmetric(rows):
         if is_index or (is_header and (_is_numbering(first) or not _are_whole(rows[1:]))):
             where = "column" if is_index else "line"
-            raise InputError(
-                f"{name} is square, but its first {where} counts: it may be a header. Name the columns in a first "
-                "line, and the rows in a first column, or leave both out."
-            )
+            raise InputError(f"{name} is square, but its first {where} counts; name rows and columns, or neither.")
         return False, False
     if n_rows == n_columns or not is_header or _is_numbering(first) or not _are_whole(rows[1:]):
         return is_header and n_rows != n_columns, is_index and n_columns == n_rows + 1
     if n_rows == n_columns + 1 and _is_symmetric(rows[1:]):
         return True, False
-    # Whole numbers above whole numbers: values where they are what their columns hold, else nobody knows.
+    # Whole numbers over whole numbers are values where most lie within the range of their columns.
     values = np.array([[float(cell) if is_value(cell) else np.nan for cell in row] for row in rows])
     within = (values[0] >= np.fmin.reduce(values[1:])) & (values[0] <= np.fmax.reduce(values[1:]))
     if n_rows == n_columns + 1 or within.mean() <= 0.5:
-        raise InputError(
-            f"{name} holds whole numbers alone: its first line may be a header or values. Name the columns in the "
-            "first line, or put # before it."
-        )
+        raise InputError(f"{name} has a first line that may be a header or values; name the columns, or write # first.")
     return False, False
 
 
@@ -179,7 +158,7 @@ def _are_whole(rows: Sequence[Sequence[str]]) -> bool:
 
 def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
     return len(rows[0]) == len(rows) and all(
-        row[column] == rows[column][place] for place, row in enumerate(rows) for column in range(place)
+        row[column] == rows[column][i] for i, row in enumerate(rows) for column in range(i)
     )
 
 
@@ -188,10 +167,7 @@ def _check_widths(grid: Grid, is_short: bool) -> None:
     width = len(grid.rows[0]) + is_short
     for row, line in zip(grid.rows[1:], grid.lines[1:], strict=True):
         if len(row) != width:
-            raise InputError(
-                f"{grid.name} has {width} values in its first row of numbers but {len(row)} in line {line}; the file "
-                "is damaged or its delimiter is unusual."
-            )
+            raise InputError(f"{grid.name} has {width} values in its first row but {len(row)} in line {line}.")
 
 
 def _check_words(grid: Grid, n_text: int) -> None:
@@ -201,9 +177,7 @@ def _check_words(grid: Grid, n_text: int) -> None:
     for row, line in zip(grid.rows, grid.lines, strict=True):
         for cell in row[:n_text]:
             if len(words := cell.split()) > 1 and all(map(is_value, words)):
-                raise InputError(
-                    f"{grid.name} has {cell!r} between two {grid.delimiter!r} in line {line}; use one delimiter."
-                )
+                raise InputError(f"{grid.name} has {cell!r} in one cell in line {line}; use one delimiter.")
 
 
 def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:

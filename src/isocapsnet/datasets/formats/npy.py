@@ -44,40 +44,39 @@ def read_header(file: BinaryIO, where: str) -> NpyHeader:
     (length,) = struct.unpack("<I" if wide else "<H", length_bytes)
     text = file.read(min(length, _HEADER_BYTES))
     match = _HEADER.fullmatch(text.decode("latin-1")) if len(text) == length else None
-    found = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}
-    if found.keys() != {"d", "o", "s"}:
+    fields = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}
+    if fields.keys() != {"d", "o", "s"}:
         kind = "pickled objects or records" if b"|O" in text or b"[(" in text else "an array that cannot be read"
         raise InputError(f"{where} holds {kind}; save numbers and texts only.")
-    if not DTYPE.fullmatch(found["d"]):
-        raise InputError(f"{where} holds values of type {found['d'][:20]!r}; save numbers and texts only.")
+    if not DTYPE.fullmatch(fields["d"]):
+        raise InputError(f"{where} holds values of type {fields['d'][:20]!r}; save numbers and texts only.")
     try:
-        dtype = np.dtype(found["d"])
+        dtype = np.dtype(fields["d"])
     except TypeError as error:
-        raise InputError(f"{where} holds values of the unknown type {found['d']!r}.") from error
-    if len(found["s"]) > 1000:
+        raise InputError(f"{where} holds values of the unknown type {fields['d']!r}.") from error
+    if len(fields["s"]) > 1000:
         raise InputError(f"{where} declares an impossible shape.")
-    shape = tuple(int(part.strip("L ")) for part in found["s"].split(",") if part.strip("L "))
+    shape = tuple(int(part.strip("L ")) for part in fields["s"].split(",") if part.strip("L "))
     if len(shape) > 32 or max(shape, default=0) >= 1 << 62:
-        raise InputError(f"{where} declares the impossible shape {found['s'][:80]}.")
-    return NpyHeader(dtype, shape, "F" if found["o"] == "True" else "C", len(start) + len(length_bytes) + length)
+        raise InputError(f"{where} declares the impossible shape {fields['s'][:80]}.")
+    return NpyHeader(dtype, shape, "F" if fields["o"] == "True" else "C", len(start) + len(length_bytes) + length)
 
 
 def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:
     """Read an array from a stream of ``n_bytes``, which it must fill."""
     header = read_header(file, where)
     if header.n_bytes + header.data_bytes != n_bytes:
-        raise InputError(
-            f"{where} declares {header.data_bytes} bytes of data but holds {max(0, n_bytes - header.n_bytes)}; "
-            "it is damaged or incomplete."
-        )
+        raise InputError(f"{where} declares {header.data_bytes} bytes of data, but has another size; it is damaged.")
     limit.check(header.data_bytes, where)
     values = np.frombuffer(file.read(header.data_bytes), dtype=header.dtype)
     return values.reshape(header.shape, order=header.order)  # type: ignore[call-overload]
 
 
-def read_npy_file(path: Path, limit: ReadLimit) -> NDArray[Any]:
-    """Read the array of an ``.npy`` file."""
+def read_npy_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
+    """The matrix of an ``.npy`` file, which does not name its nodes."""
     with path.open("rb") as file:
-        array = read_npy(file, path.stat().st_size, path.name, limit)
-    limit.take(array.nbytes, path.name)
-    return array
+        matrix = read_npy(file, path.stat().st_size, path.name, limit)
+    limit.take(matrix.nbytes, path.name)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise InputError(f"{path.name} holds {matrix.dtype} of shape {matrix.shape}; a matrix of numbers is needed.")
+    return matrix, None

@@ -29,20 +29,7 @@ from isocapsnet.datasets.labels import is_missing
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns that hold identifiers.
 _ID_WORDS = frozenset(
-    {
-        "id",
-        "ids",
-        "subject",
-        "subjectid",
-        "subj",
-        "subjid",
-        "sub",
-        "subid",
-        "participant",
-        "patient",
-        "identifier",
-        "code",
-    }
+    "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
 
 
@@ -52,21 +39,21 @@ def is_table(path: Path) -> bool:
 
 
 def find_table(folder: Path) -> Path | None:
-    """``participants.tsv`` or its like in the folder; for derivatives also in the BIDS dataset up to two above."""
+    """``participants.tsv`` or its like in the folder; for derivatives also in the two folders above."""
     is_derivative = "derivatives" in folder.absolute().parts or (folder / "dataset_description.json").exists()
-    for place in (folder, *(folder.absolute().parents[:2] if is_derivative else ())):
-        tables = sorted(p for p in place.iterdir() if p.is_file() and is_table(p))
+    for candidate in (folder, *(folder.absolute().parents[:2] if is_derivative else ())):
+        tables = sorted(p for p in candidate.iterdir() if p.is_file() and is_table(p))
         tables = [table for table in tables if table.stem.lower() == "participants"] or tables
         if len(tables) > 1:
             names = list_some([table.name for table in tables])
-            raise InputError(f"{place.name} has several tables of subjects ({names}); choose one with --participants.")
+            raise InputError(f"{candidate.name} has several tables ({names}); choose one with participants=.")
         if tables:
             return tables[0]
     return None
 
 
 class Participants:
-    """A table of subjects whose identifier column has been found by what the files are called.
+    """A table of subjects, whose column of identifiers is the one that occurs in the file names.
 
     Parameters
     ----------
@@ -87,13 +74,10 @@ class Participants:
         self.id_column = self._choose(indexes, file_names)
         ids = self.table.column(self.id_column)
         if rounded := next(filter(is_rounded, ids), None):
-            raise InputError(
-                f"{path.name} has the identifier {rounded} in column {self.id_column!r}, which a spreadsheet may have "
-                "rounded; restore the identifiers."
-            )
+            raise InputError(f"{path.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
         self._ids = clean_identifiers(ids)
         self._rows = indexes[self.id_column]
-        self._check_places()
+        self._check_positions()
 
     def _choose(self, indexes: Mapping[str, Mapping[Tokens, list[int]]], file_names: Sequence[str]) -> str:
         """The column that names most files.
@@ -102,22 +86,22 @@ class Participants:
         says so, or where it is the first of a table without such a title, unless it counts the rows. Another column
         that names a file as another subject is refused, unless the first is participant_id.
         """
-        found = {
+        matches = {
             column: {name: self._match(name, index) for name in file_names}
             for column, index in indexes.items()
             if _is_identifier(column) or self._may_identify(column, index)
         }
-        scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in found.items()}
+        scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in matches.items()}
         best = max(scores, key=lambda column: (scores[column], -_rank(column)), default=None)
         if best is None or not scores[best]:
             raise InputError(
                 f"No column of {self.path.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
                 "column of numbers needs the title participant_id."
             )
-        for rival in found if _rank(best) > 0 else ():
+        for rival in matches if _rank(best) > 0 else ():
             for name in file_names:
                 ours, theirs = (
-                    {row for run in found[column][name] for row in indexes[column][run.tokens]}
+                    {row for run in matches[column][name] for row in indexes[column][run.tokens]}
                     for column in (best, rival)
                 )
                 if ours and theirs and not ours & theirs:
@@ -142,19 +126,19 @@ class Participants:
         matching = [run for run in self._runs[file_name] if run.tokens in index]
         return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
 
-    def _check_places(self) -> None:
-        """Refuse files that have their identifiers at different places of their names: one of them may be none."""
-        found = {name: runs[0] for name in self._runs if len(runs := self._match(name, self._rows)) == 1}
-        before, after = {run.n_before for run in found.values()}, {run.n_after for run in found.values()}
-        inside = {run.is_inside for run in found.values()}
+    def _check_positions(self) -> None:
+        """Refuse files that have their identifiers at different positions of their names: one may be another number."""
+        matches = {name: runs[0] for name in self._runs if len(runs := self._match(name, self._rows)) == 1}
+        before, after = {run.n_before for run in matches.values()}, {run.n_after for run in matches.values()}
+        inside = {run.is_inside for run in matches.values()}
         if len(inside) > 1 or (len(before) > 1 and len(after) > 1):
-            places = {name: run.is_inside if len(inside) > 1 else run.n_before for name, run in found.items()}
-            usual = Counter(places.values()).most_common(1)[0][0]
-            one = next(name for name, place in places.items() if place == usual)
-            other = next(name for name, place in places.items() if place != usual)
+            positions = {name: run.is_inside if len(inside) > 1 else run.n_before for name, run in matches.items()}
+            usual = Counter(positions.values()).most_common(1)[0][0]
+            one = next(name for name, position in positions.items() if position == usual)
+            other = next(name for name, position in positions.items() if position != usual)
             raise InputError(
-                f"{other} has the subject {' '.join(found[other].tokens)} of {self.path.name} at another place of its "
-                f"name than {one} has {' '.join(found[one].tokens)}; name the files alike, such as sub-ID."
+                f"{other} has the subject {' '.join(matches[other].tokens)} of {self.path.name} elsewhere in its name "
+                f"than {one} has {' '.join(matches[one].tokens)}; name all files in the same way, such as sub-ID."
             )
 
     def duplicates(self) -> list[str]:
@@ -167,11 +151,11 @@ class Participants:
 
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` when there is none."""
-        found = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
-        if len(found) > 1:
-            names = list_some([repr(self._ids[row]) for row in sorted(found)], 3)
+        rows = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
+        if len(rows) > 1:
+            names = list_some([repr(self._ids[row]) for row in sorted(rows)], 3)
             raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     def identifier(self, row: int) -> str:
         """The subject of a row, without the prefix of BIDS."""

@@ -11,7 +11,6 @@ import pickle
 import pickletools
 import re
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
-from isocapsnet.datasets.study import Findings, Study
+from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
 
 # What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols.
 _STAND_INS = {
@@ -151,16 +151,21 @@ class _Builder:
         return np.ndarray(shape, dtype=kind, buffer=content, order="F" if order == "F" else "C")
 
 
-def find_folds(folder: Path) -> list[Path]:
-    """The files ``fold_1``, ``fold_2``... of a folder, in order."""
-    return [path for number in range(1, 100) if (path := folder / f"fold_{number}").is_file()]
+def _find_folds(source: Any) -> list[Path]:
+    """The files ``fold_1``, ``fold_2``... of a folder in order, or one such file."""
+    if not isinstance(source, Path):
+        return []
+    if source.is_dir():
+        return [path for number in range(1, 100) if (path := source / f"fold_{number}").is_file()]
+    return [source] if source.name.startswith("fold_") and source.exists() else []
 
 
-def read_folds(paths: Sequence[Path], findings: Findings, limit: ReadLimit) -> Study:
+def read_folds(source: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     """Read folds ``{"train": {"X": graphs, "y": labels}, "test": ...}`` that split the same subjects.
 
     The subjects are the test parts one after the other; a training subject that no fold tests comes last.
     """
+    paths = _find_folds(source)
     parts = [_read_fold(path, limit) for path in paths]
     graphs: list[NDArray[Any]] = []
     labels: list[Any] = []
@@ -169,23 +174,30 @@ def read_folds(paths: Sequence[Path], findings: Findings, limit: ReadLimit) -> S
         folds.append(np.arange(len(graphs), len(graphs) + len(fold["test"])))
         graphs += [graph for graph, _ in fold["test"]]
         labels += [label for _, label in fold["test"]]
-    known = Counter(map(_key, graphs, labels))
+    counts = Counter(map(_key, graphs, labels))
     for fold, path in zip(parts, paths, strict=True):
         seen = Counter(_key(*pair) for pair in fold["test"])
         for graph, label in fold["train"]:
-            seen[_key(graph, label)] += 1
-            if seen[_key(graph, label)] > known[_key(graph, label)]:
-                known[_key(graph, label)] += 1
+            key = _key(graph, label)
+            seen[key] += 1
+            if seen[key] > counts[key]:
+                counts[key] += 1
                 graphs.append(graph)
                 labels.append(label)
                 findings.handle("training subjects that no fold tests", path.name)
-    return Study(
-        matrices=graphs,
+    return assemble(
+        graphs,
+        [str(i + 1) for i in range(len(graphs))],
+        options,
+        findings,
         sources=[f"graph {i}" for i in range(len(graphs))],
-        subjects=[str(i + 1) for i in range(len(graphs))],
         labels=labels,
         folds=folds,
+        name=source.stem,
     )
+
+
+READER = Reader(lambda source: bool(_find_folds(source)), read_folds)
 
 
 def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:
@@ -193,7 +205,7 @@ def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:
 
 
 def _read_fold(path: Path, limit: ReadLimit) -> dict[str, list[tuple[NDArray[Any], Any]]]:
-    arrays, labels = parse("fold", path, limit)
+    arrays, labels = parse(parse_fold, path, limit)
     return {
         part: [(arrays[f"{part}/{i}"], label) for i, label in enumerate(labels[part])] for part in ("train", "test")
     }

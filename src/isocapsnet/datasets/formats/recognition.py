@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.edges import EdgeList
-from isocapsnet.datasets.study import Findings
+from isocapsnet.datasets.reading import Findings
 
 Kind = Literal["graphs", "edges", "series"]
 
@@ -76,10 +76,7 @@ def _weigh(contents: Sequence[Content], asked: str, n_nodes: int | None) -> tupl
     if n_squares == n_lists == n_files and asked == "auto":
         if n_nodes is not None and all(one.matrix is not None and len(one.matrix) != n_nodes for one in contents):
             return "edges", f"none is a matrix of {n_nodes} nodes"
-        raise InputError(
-            f"{contents[0].source} and the other files may be square matrices or edge lists; say --kind graphs or "
-            "--kind edges."
-        )
+        raise InputError(f'{contents[0].source} may be a matrix or an edge list; pass kind="graphs" or kind="edges".')
     if n_squares == n_files:
         return "graphs", "all are square" if asked == "auto" else "as asked for"
     if n_lists > n_squares and 2 * n_lists >= n_files:
@@ -126,16 +123,13 @@ def _refuse_series(content: Content, asked: str) -> str | None:
         what = "names its rows, as tables of nodes do"
     elif not (np.nan_to_num(np.asarray(content.matrix[:, :2], dtype=np.float64)) % 1).any():
         what = "has whole numbers in its first two columns, as tables of edges do"
-    return None if what is None else f"{content.source} {what}; if its rows are time points, say --kind series."
+    return None if what is None else f'{content.source} {what}; if its rows are time points, pass kind="series".'
 
 
 def _warn_of_few_columns(contents: Sequence[Content], findings: Findings) -> None:
     few = [one.source for one in contents if one.matrix is not None and one.matrix.shape[1] < _FEW_COLUMNS]
     if few and is_named_series(few[0]):
-        findings.warnings.append(
-            f"{len(few)} files, such as {few[0]}, have fewer than {_FEW_COLUMNS} columns; their names alone say that "
-            "they are time series."
-        )
+        findings.warnings.append(f"{len(few)} files, such as {few[0]}, are time series by name, but have few columns.")
 
 
 def _find_counting_column(matrix: NDArray[Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""Tables with a header: the one place where participants tables are split into columns.
+"""Tables with a header, split into columns.
 
 Tabs separate without quoting, as in BIDS: a quote is a character. Commas and semicolons separate with the quoting of
 RFC 4180. Every row has as many fields as the header, or the table is refused by line.
@@ -37,10 +37,8 @@ class Table:
         if not self.is_quoted:
             quoted = next((row for row, cell in enumerate(cells) if cell[:1] == '"' or cell[-1:] == '"'), None)
             if quoted is not None:
-                raise InputError(
-                    f"{self.name} has {cells[quoted]} with a quote in column {name!r}, line {self.lines[quoted]}; "
-                    "tables with tabs have no quoting (BIDS), so remove it."
-                )
+                where = f"{self.name}, column {name!r}, line {self.lines[quoted]}"
+                raise InputError(f"{where}: {cells[quoted]} has a quote; tables with tabs have no quoting (BIDS).")
         return cells
 
 
@@ -59,10 +57,7 @@ def read_table(path: Path, limit: ReadLimit | None = None) -> Table:
     for line, row in _split(path, text, delimiter):
         if any(row):
             if rows and len(row) != len(rows[0]):
-                raise InputError(
-                    f"{path.name} has {len(row)} fields in line {line} but {len(rows[0])} in its header; write one "
-                    "field for each column."
-                )
+                raise InputError(f"{path.name} has {len(row)} fields in line {line} but {len(rows[0])} in its header.")
             lines.append(line)
             rows.append(row)
     if not rows:
@@ -87,10 +82,7 @@ def _split(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[st
     try:
         for row in reader:
             if reader.line_num > first and _has_swallowed(row, delimiter):
-                raise InputError(
-                    f"{path.name} has a quote in line {first} that is closed in line {reader.line_num} only; the rows "
-                    "between them would be lost."
-                )
+                raise InputError(f"{path.name} has a quote in line {first} that spans rows to line {reader.line_num}.")
             yield first, [cell.strip() for cell in row]
             first = reader.line_num + 1
     except csv.Error as error:
@@ -110,11 +102,9 @@ def _separates(other: str, text: str, n_columns: int) -> bool:
 
 
 def _name_columns(path: Path, header: list[str], is_quoted: bool) -> list[str]:
-    names = [name or f"column {place}" for place, name in enumerate(header, start=1)]
+    names = [name or f"column {number}" for number, name in enumerate(header, start=1)]
     if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
         raise InputError(f"{path.name} has two columns called {repeated!r}; rename one.")
     if not is_quoted and (quoted := next((name for name in names if name[:1] == '"' or name[-1:] == '"'), None)):
-        raise InputError(
-            f"{path.name} has a column called {quoted}; tables with tabs have no quoting (BIDS), so remove the quotes."
-        )
+        raise InputError(f"{path.name} has a column called {quoted}; tables with tabs have no quoting (BIDS).")
     return names

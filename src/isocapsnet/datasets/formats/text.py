@@ -1,6 +1,6 @@
 """Delimited text: how a file is decoded, where its cells begin and end, and which number a cell is.
 
-Nothing is guessed that could be guessed wrong: where two readings of a cell or a line differ, the file is refused.
+Where a cell or a line can be read in two ways, the file is refused.
 """
 
 import csv
@@ -70,7 +70,7 @@ class Grid:
 def read_grid(path: Path, limit: ReadLimit | None = None) -> Grid:
     """Split a file into cells. The first line decides the delimiter; lines that start with ``#`` are comments.
 
-    A delimiter that ends every line is no column.
+    A delimiter at the end of every line does not start another column.
     """
     numbered = [
         (number, line.strip(" "))
@@ -127,26 +127,21 @@ def parse_numbers(name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]
     if any("," in cell for cell in cells):
         cells = _without_decimal_commas(name, cells)
     values = np.empty(len(cells))
-    for place, cell in enumerate(cells):
+    for i, cell in enumerate(cells):
         if _NUMBER.fullmatch(cell):
-            values[place] = float(cell)
+            values[i] = float(cell)
         elif cell.lower() in MISSING:
-            values[place] = np.nan
+            values[i] = np.nan
         else:
-            row, column = divmod(place, shape[1])
-            raise InputError(
-                f"{name} has the text {cell!r} where a number should be (line {lines[row]}, column {column + 1} of the "
-                "numbers)."
-            )
+            row, column = divmod(i, shape[1])
+            raise InputError(f"{name} has the text {cell!r}, not a number (line {lines[row]}, column {column + 1}).")
     return values.reshape(shape)
 
 
 def _without_decimal_commas(name: str, cells: list[str]) -> list[str]:
     with_comma = [cell for cell in cells if "," in cell]
     if all(map(_THOUSANDS.fullmatch, with_comma)):
-        raise InputError(
-            f"{name} has {with_comma[0]!r}, whose comma may be decimal or separate thousands; write decimal points."
-        )
+        raise InputError(f"{name} has {with_comma[0]!r}, whose comma may separate thousands; write decimal points.")
     if both := next((cell for cell in cells if "." in cell), None):
         raise InputError(f"{name} has decimal commas ({with_comma[0]!r}) and points ({both!r}); write one of them.")
     return [cell.replace(",", ".", 1) for cell in cells]
@@ -156,7 +151,7 @@ def check_decimals(grid: Grid, values: NDArray[np.float64]) -> None:
     """Refuse numbers with decimal commas that a comma as delimiter has cut in two: 0,05 as 0 and 05."""
     if grid.delimiter == "," and values.shape[1] % 2 == 0 and not (np.nan_to_num(values) % 1).any():
         padded = next((cell for cell in chain.from_iterable(grid.rows) if _PADDED.fullmatch(cell)), None)
-        # Signs stand before the comma: of enough rows, never a minus in every second column is no accident.
+        # Signs stand before the comma, so that every second column would never have a minus.
         has_minus = np.any(values < 0, axis=0)
         if padded is not None or (len(values) >= 10 and has_minus[::2].any() and not has_minus[1::2].any()):
             raise InputError(

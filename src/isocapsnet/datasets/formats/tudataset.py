@@ -2,37 +2,42 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.study import Findings, Study
+from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
 
 
-def find_prefix(folder: Path) -> str | None:
-    """The NAME of a TUDataset folder, or ``None`` when it is none."""
+def _find_prefix(folder: Path) -> str | None:
+    """The NAME of a TUDataset folder; ``None`` for any other folder."""
     names = [path.name.removesuffix("_graph_indicator.txt") for path in folder.glob("*_graph_indicator.txt")]
     return names[0] if names and (folder / f"{names[0]}_A.txt").exists() else None
 
 
-def read_tudataset(folder: Path, findings: Findings, limit: ReadLimit) -> Study:
+def is_tudataset(source: Any) -> bool:
+    """Whether this is a TUDataset folder."""
+    return isinstance(source, Path) and source.is_dir() and _find_prefix(source) is not None
+
+
+def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     """Read all graphs of a TUDataset folder.
 
     Brain datasets of the collection leave out nodes without edges and name the regions by node labels; where labels
     are unique within each graph they say which region a node is. The weight of an edge is its first attribute.
     """
-    prefix = str(find_prefix(folder))
+    prefix = str(_find_prefix(folder))
     edges = _whole_numbers(folder / f"{prefix}_A.txt", limit, n_columns=2) - 1
     graph_of_node = _whole_numbers(folder / f"{prefix}_graph_indicator.txt", limit, n_columns=1)[:, 0] - 1
     labels = _optional(folder / f"{prefix}_graph_labels.txt", limit)
     weights = _optional(folder / f"{prefix}_edge_attributes.txt", limit)
     n_graphs = int(graph_of_node[-1]) + 1
     if n_graphs != len(present := np.unique(graph_of_node)) or present[0] != 0 or (np.diff(graph_of_node) < 0).any():
-        raise InputError(
-            f"{prefix}_graph_indicator.txt does not list the nodes of graphs 1, 2, 3... one after another."
-        )
+        raise InputError(f"{prefix}_graph_indicator.txt does not list the nodes of graph 1, then 2, and so on.")
     if edges.min() < 0 or edges.max() >= len(graph_of_node):
         raise InputError(f"{prefix}_A.txt names a node that {prefix}_graph_indicator.txt does not have.")
     if weights is not None and len(weights) != len(edges):
@@ -52,12 +57,18 @@ def read_tudataset(folder: Path, findings: Findings, limit: ReadLimit) -> Study:
     if (conflicts := np.flatnonzero(graphs[graph, node[source], node[target]] != values)).size:
         raise InputError(f"{prefix}_A.txt: edge {conflicts[0] + 1} is listed again with another weight.")
     numbers = [str(i + 1) for i in range(n_graphs)]
-    return Study(
-        matrices=graphs,
+    return assemble(
+        graphs,
+        numbers,
+        options,
+        findings,
         sources=[f"{prefix} graph {number}" for number in numbers],
-        subjects=numbers,
         labels=None if labels is None else labels[:, 0].tolist(),
+        name=folder.stem,
     )
+
+
+READER = Reader(is_tudataset, read_tudataset)
 
 
 def _node_index(
@@ -77,10 +88,7 @@ def _node_index(
                 findings.handle("nodes absent from the file kept without edges", prefix)
             return region - region.min()
     if len(set(counts.tolist())) > 1:
-        raise InputError(
-            f"{prefix} has graphs of {counts.min()} to {counts.max()} nodes and no node labels that say which region "
-            "a node is; all subjects need the same atlas."
-        )
+        raise InputError(f"{prefix} has graphs of {counts.min()} to {counts.max()} nodes and no node labels.")
     return within
 
 

@@ -1,0 +1,109 @@
+"""The checks of each field of :class:`~isocapsnet.datasets.graphs.BrainGraphs`, and how a selection takes it along."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.labels import encode_labels
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """A slice where the indices are consecutive, so that a subset of a memory map stays one."""
+    steps = np.diff(index)
+    return slice(int(index[0]), int(index[-1]) + 1) if (steps == 1).all() else index
+
+
+def check_texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
+    """One text per graph."""
+    texts = np.array([str(value) for value in values], dtype=np.str_)
+    if len(texts) != n_graphs:
+        raise InputError(f"There are {n_graphs} graphs but {len(texts)} {name}.")
+    return read_only(texts)
+
+
+def check_subjects(values: Any, n_graphs: int) -> NDArray[np.str_]:
+    """One identifier per graph, all different."""
+    subjects = check_texts("subjects", values, n_graphs)
+    names, counts = np.unique(subjects, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"Subject '{names[counts.argmax()]}' occurs {counts.max()} times; subjects must be unique.")
+    return subjects
+
+
+def check_series(time_series: Sequence[ArrayLike], n_nodes: int | None = None) -> tuple[NDArray[Any], ...]:
+    """Finite time series (n_timepoints, n_nodes) of the same nodes."""
+    series = tuple(read_only(np.asarray(one)) for one in time_series)
+    if not series:
+        raise InputError("There are no time series.")
+    n_nodes = series[0].shape[-1] if n_nodes is None and series[0].ndim else n_nodes
+    for number, one in enumerate(series):
+        if one.ndim != 2 or one.dtype.kind not in "fiu" or len(one) < 2 or one.shape[1] != n_nodes:
+            raise InputError(
+                f"Time series {number} has shape {one.shape} and type {one.dtype}; "
+                f"each must hold numbers of shape (n_timepoints, {n_nodes}) with two time points or more."
+            )
+        if not np.isfinite(one).all():
+            raise InputError(f"Time series {number} has missing or infinite values; replace them or leave it out.")
+    return series
+
+
+def check_codes(
+    labels: Any, label_names: Sequence[str] | None, n_graphs: int
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Codes of the classes and their names."""
+    if labels is None:
+        return np.full(n_graphs, -1, dtype=np.int64), ()
+    if len(labels) != n_graphs:
+        raise InputError(f"There are {n_graphs} graphs but {len(labels)} labels.")
+    if label_names is None:
+        return encode_labels(labels)
+    codes = np.asarray(labels)
+    is_index = codes.ndim == 1 and codes.dtype.kind in "iu"
+    if not is_index or not all(-1 <= code < len(label_names) for code in np.unique(codes).tolist()):
+        raise InputError(f"Labels must be -1 or indices into the {len(label_names)} label names.")
+    names = tuple(map(str, label_names))
+    if len(set(names)) < len(names):
+        raise InputError(f"The label names {', '.join(names[:8])} are not all different.")
+    return codes.astype(np.int64), names
+
+
+def check_covariates(covariates: pd.DataFrame, subjects: NDArray[np.str_]) -> pd.DataFrame:
+    """Covariates as numbers or texts, indexed by subject."""
+    if len(covariates) != len(subjects):
+        raise InputError(f"There are {len(subjects)} graphs but {len(covariates)} rows of covariates.")
+    frame = covariates.copy()
+    frame.columns = frame.columns.map(str)
+    frame.index = pd.Index(subjects, name="subject")
+    for column in frame:
+        if frame[column].dtype.kind in "biuf":
+            frame[column] = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            frame[column] = frame[column].fillna("").astype(str)
+    return frame
+
+
+def check_fold(number: int, fold: ArrayLike, n_graphs: int) -> NDArray[np.int64]:
+    """Indices of test graphs, each once."""
+    index = np.array(fold)
+    if index.ndim != 1 or index.dtype.kind not in "iu" or len(np.unique(index)) != len(index):
+        raise InputError(f"Fold {number} must list each of its test graphs once, by index.")
+    if index.min(initial=0) < 0 or index.max(initial=0) >= n_graphs:
+        raise InputError(f"Fold {number} names graph {index.max()}, but there are {n_graphs} graphs, counted from 0.")
+    return read_only(index.astype(np.int64))
+
+
+def select_folds(folds: Sequence[NDArray[Any]], index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Folds after a selection of graphs: the new indices of the test graphs that remain."""
+    position = {old: new for new, old in enumerate(index.tolist())}
+    return [np.array([position[i] for i in fold.tolist() if i in position], dtype=np.int64) for fold in folds]

@@ -1,0 +1,273 @@
+"""What every reader shares: the options, the record of what was noticed, and the way to :class:`BrainGraphs`.
+
+A :class:`Reader` is one file in ``formats/`` and one line in ``READERS`` of :mod:`~isocapsnet.datasets.readers`. It
+collects matrices and what is known about their subjects, notes problems in :class:`Findings` instead of stopping at the
+first one, and ends with :func:`assemble`, which applies exclusions, mends, aligns, checks and builds the dataset.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import find_atlas, load_atlas
+from isocapsnet.datasets.fields import select_folds
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.isolation import ReadLimit
+from isocapsnet.datasets.labels import encode_labels
+from isocapsnet.datasets.mending import align_nodes, mend_graphs, mend_series
+from isocapsnet.datasets.nodes import Layout
+
+# With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
+_MIN_TIME_POINTS = 10
+
+
+@dataclass
+class Findings:
+    """Everything noticed while reading: errors, warnings, what was mended and where, who was left out and why."""
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    handled: dict[str, list[str]] = field(default_factory=dict)
+    exclusions: dict[str, str] = field(default_factory=dict)
+
+    def handle(self, what: str, where: str) -> None:
+        """Record that something was mended in one file."""
+        self.handled.setdefault(what, []).append(where)
+
+    def exclude(self, names: Iterable[str], subjects: Sequence[str]) -> NDArray[np.int64]:
+        """Record the subjects that the user leaves out, and return the indices of the others.
+
+        A name may have the BIDS prefix ``sub-``. Names that no subject has are refused.
+        """
+        excluded = {name if name in subjects else name.removeprefix("sub-") for name in names}
+        if missing := sorted(excluded.difference(subjects, self.exclusions)):
+            example = f"; subjects are called {subjects[0]!r}, for example" if len(subjects) else ""
+            raise InputError(f"There is no subject {missing[0]!r} to exclude{example}.")
+        self.exclusions |= dict.fromkeys(sorted(excluded.intersection(subjects)), "excluded on request")
+        return np.flatnonzero([subject not in excluded for subject in subjects])
+
+    def raise_errors(self) -> None:
+        """Raise the first error, with the number of the others."""
+        if self.errors:
+            more = len(self.errors) - 1
+            hint = f" ({more} more; `isocapsnet data check` lists them all.)" if more else ""
+            raise InputError(self.errors[0] + hint)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read; the fields are explained at :func:`isocapsnet.datasets.readers.load_graphs`."""
+
+    target: str | None = None
+    site: str | None = None
+    covariates: Sequence[str] | None = None
+    participants: Path | None = None
+    select: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    kind: Literal["auto", "graphs", "edges", "series"] = "auto"
+    atlas: str | None = None
+    n_nodes: int | None = None
+    index_base: Literal[0, 1] | None = None
+    directed: bool | None = None
+    like: Layout | None = None
+    read_limit: int | None = None
+
+    @property
+    def expected_n_nodes(self) -> int | None:
+        """The number of nodes, where ``n_nodes`` or ``like`` gives it."""
+        return self.n_nodes if self.n_nodes is not None or self.like is None else self.like.n_nodes
+
+
+#: Options that name columns, and those that only folders of files need.
+COLUMN_OPTIONS = ("target", "site", "covariates")
+FOLDER_OPTIONS = ("participants", "select", "kind", "index_base", "directed")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format that :func:`~isocapsnet.datasets.readers.load_graphs` reads.
+
+    Parameters
+    ----------
+    recognise : callable
+        ``recognise(source)`` says whether a source has this format. The source is a Path, or any object that is not a
+        path.
+    read : callable
+        ``read(source, options, findings, limit)`` returns what :func:`assemble` returns.
+    options : tuple of str
+        The :data:`COLUMN_OPTIONS` and :data:`FOLDER_OPTIONS` that the reader uses. The others are refused.
+    """
+
+    recognise: Callable[[Any], bool]
+    read: Callable[[Any, ReadOptions, Findings, ReadLimit], BrainGraphs | None]
+    options: tuple[str, ...] = ()
+
+
+def assemble(
+    matrices: Sequence[NDArray[Any]] | NDArray[Any],
+    subjects: Sequence[str],
+    options: ReadOptions,
+    findings: Findings,
+    *,
+    sources: Sequence[str] | None = None,
+    labels: Sequence[Any] | None = None,
+    sites: Sequence[str] | None = None,
+    covariates: pd.DataFrame | None = None,
+    node_names: Sequence[Sequence[str] | None] | None = None,
+    coordinates: NDArray[Any] | None = None,
+    atlas_name: str = "",
+    folds: Sequence[NDArray[Any]] = (),
+    is_series: bool = False,
+    is_directed: bool | None = None,
+    name: str = "",
+) -> BrainGraphs | None:
+    """Make BrainGraphs of what a reader collected; ``None`` when ``findings`` hold an error.
+
+    Parameters
+    ----------
+    matrices : sequence of arrays, or array (n_graphs, n_nodes, n_nodes)
+        One per subject, square or (n_timepoints, n_nodes).
+    subjects : sequence of str
+    sources : sequence of str, optional
+        Where each matrix came from, for messages; by default the subject.
+    node_names : sequence, optional
+        One sequence of names per subject, ``None`` where a file does not name its nodes.
+    coordinates, atlas_name : optional
+        Of the nodes, where no atlas is asked for.
+    is_series : bool
+        Whether the matrices are time series.
+    is_directed : bool, optional
+        Whether edges have a direction. Where it is not known, a single triangle is mirrored unless other graphs have a
+        direction.
+    labels, sites, covariates, folds, name
+        As in :class:`BrainGraphs`.
+    """
+    kept = findings.exclude(options.exclude, subjects)
+    sources = _take([f"subject {subject}" for subject in subjects] if sources is None else sources, kept)
+    labels, sites, node_names = (_take(values, kept) for values in (labels, sites, node_names))
+    covariates = None if covariates is None else covariates.iloc[kept]
+    if len(kept) < len(subjects):
+        matrices = matrices[kept] if isinstance(matrices, np.ndarray) else _take(matrices, kept)
+        folds = select_folds(folds, kept)
+    subjects = _take(subjects, kept)
+    if not len(subjects) and not findings.errors:
+        findings.errors.append(f"{name or 'The data'}: no subject is left to read.")
+    _check_unique(subjects, sources, findings)
+    if is_directed is None and options.like is not None and options.like.directed:
+        is_directed = True
+    common_names: Sequence[str] | None = None
+    if isinstance(matrices, np.ndarray):
+        matrices = mend_graphs(matrices, sources, findings, may_mirror=is_directed is None)
+        common_names = node_names[0] if node_names else None
+    elif len(matrices) == len(sources):  # otherwise the reader has noted an error
+        if is_series:
+            matrices = [mend_series(one, source, findings) for one, source in zip(matrices, sources, strict=True)]
+        else:  # before nodes are reordered, which would hide triangles
+            matrices = mend_graphs(list(matrices), sources, findings, may_mirror=is_directed is None)
+        matrices, common_names = align_nodes(matrices, node_names, sources, findings, is_series)
+        _check_shapes(matrices, sources, findings, is_series)
+    codes, label_names = _encode([None] * len(subjects) if labels is None else labels, findings)
+    if findings.errors:
+        return None
+    if isinstance(matrices, list) and not is_series:
+        matrices = np.stack(matrices)
+    n_nodes = matrices[0].shape[1]
+    return BrainGraphs(
+        None if is_series else matrices,
+        codes,
+        label_names=label_names,
+        subjects=subjects,
+        sites=sites,
+        covariates=covariates,
+        time_series=list(matrices) if is_series else None,
+        atlas=load_atlas(options.atlas)
+        if options.atlas is not None
+        else find_atlas(common_names, coordinates, n_nodes, atlas_name, name),
+        folds=folds,
+        exclusions=findings.exclusions,
+        handled=findings.handled,
+        name=name,
+    )
+
+
+def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -> BrainGraphs:
+    """Apply options to a dataset that was built before; columns are its covariates."""
+    covariates = data.covariates
+    columns = [] if covariates is None else list(covariates.columns)
+    target = None if options.target == "labels" else options.target
+    wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
+    if missing := [column for column in wanted if column not in columns]:
+        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(columns) or 'none'}.")
+    changes: dict[str, Any] = {}
+    if covariates is not None:
+        if target:
+            changes |= {"labels": covariates[target].tolist(), "label_names": None}
+        if options.site:
+            changes["sites"] = covariates[options.site].tolist()
+        if options.covariates:
+            changes["covariates"] = covariates[list(options.covariates)]
+    if options.atlas is not None:
+        changes["atlas"] = load_atlas(options.atlas)
+    data = data.replace(**changes) if changes else data
+    findings.handled |= {what: list(where) for what, where in data.handled.items()}
+    findings.exclusions |= data.exclusions
+    if options.exclude:
+        data = data.subset(findings.exclude(options.exclude, data.subjects.tolist()))
+        data = data.replace(exclusions=findings.exclusions)
+    return data
+
+
+def _take(values: Any, index: NDArray[np.int64]) -> Any:
+    return None if values is None else [values[i] for i in index]
+
+
+def _check_unique(subjects: Sequence[str], sources: Sequence[str], findings: Findings) -> None:
+    for subject in (subject for subject, count in Counter(subjects).items() if count > 1):
+        where = [source for source, other in zip(sources, subjects, strict=True) if other == subject]
+        findings.errors.append(
+            f"Subject {subject!r} has {len(where)} matrices ({', '.join(where[:3])}); keep one, or choose with select= "
+            "a part of the file name that only one of them has."
+        )
+
+
+def _check_shapes(
+    matrices: Sequence[NDArray[Any]], sources: Sequence[str], findings: Findings, is_series: bool
+) -> None:
+    """Refuse matrices with other numbers of nodes, and short time series."""
+    common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)
+    for matrix, source in zip(matrices, sources, strict=True):
+        rows, columns = matrix.shape
+        if not is_series and rows != columns:
+            findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
+        elif columns != common[0][0]:
+            findings.errors.append(f"{source} has {columns} nodes but most files have {common[0][0]}.")
+        elif is_series and rows < _MIN_TIME_POINTS:
+            findings.errors.append(f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed.")
+    if is_series and matrices and (shorter := sum(rows < columns for rows, columns in map(np.shape, matrices))):
+        what = f"{shorter} of {len(matrices)} time series"
+        findings.warnings.append(f"{what} have fewer time points than nodes, so correlations are singular.")
+
+
+def _encode(labels: Sequence[Any], findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class codes and names; labels that cannot name classes are refused."""
+    try:
+        codes, names = encode_labels(labels)
+    except InputError as error:
+        findings.errors.append(str(error))
+        return np.zeros(0, dtype=np.int64), ()
+    n_unlabelled = int((codes < 0).sum())
+    if n_unlabelled and names:
+        findings.warnings.append(f"{n_unlabelled} of {len(codes)} subjects have no label; they are kept as unlabelled.")
+    if len(names) == 1:
+        findings.warnings.append(f"All labels are {names[0]!r}; a classifier needs two classes.")
+    for name, count in zip(names, np.bincount(codes[codes >= 0], minlength=len(names)), strict=True):
+        if count < 3:
+            findings.warnings.append(f"Class {name!r} has {count} subject(s); 3-fold cross-validation needs 3.")
+    return codes, names
