@@ -39,6 +39,8 @@ class Results:
         The data, from which predictions take the names of subjects.
     notes : sequence of str
         What is missing or damaged in the folders.
+    records : dict, optional
+        The records of all test folds by key; read from the folders by default.
 
     Examples
     --------
@@ -56,9 +58,11 @@ class Results:
         folders: Sequence[Path] = (),
         data: BrainGraphs | None = None,
         notes: Sequence[str] = (),
+        records: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         self.summary, self.context, self.folders = summary, context, tuple(folders)
         self.data, self.notes = data, list(notes)
+        self._records = records
 
     def __repr__(self) -> str:
         methods = "; ".join(f"{row.method}: {row.verdict}" for row in self.best_first)
@@ -107,6 +111,8 @@ class Results:
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
         """The records of all test folds by key, without those of permutations and audits."""
+        if self._records is not None:
+            return self._records
         stores = [Store(folder) for folder in self.folders]
         records = {}
         for row in self.summary.rows:
@@ -137,7 +143,7 @@ class Results:
     def sweep(self) -> pd.DataFrame | None:
         """One row per value of the varied parameter: metrics, seconds, template of the first fold; None without one."""
         sweep = self.context.get("sweep")
-        if sweep is None:
+        if sweep is None or None in sweep.values():
             return None
         rows = {row.method: row for row in self.summary.rows}
         return pd.DataFrame(

@@ -82,7 +82,9 @@ def _make_results(
         **({} if data is None else {"passport": data.passport}),
         "versions": summary.versions,
     }
-    return Results(summary, context, folders, data, notes)
+    keys = {key for row in summary.rows for key in row.keys.values()}
+    by_key = {record["key"]: dict(record) for record in records if record["key"] in keys}
+    return Results(summary, context, folders, data, notes, by_key)
 
 
 def _is_about(group: str, saved: Mapping[str, Any]) -> bool:

@@ -78,7 +78,7 @@ def _write_results(folder: Path, methods: tuple[str, ...], with_explanation: boo
     null = [make_job(data, methods[0], 0, 0, permutation=number) for number in range(1, 5)]
     store.save(null[0], make_record(data, null[0], 0.0))
     batch = {"key": batch_key(null[1]), "batch": [seal(make_record(data, job, 0.0)) for job in null[1:]]}
-    path = folder / "records" / batch["key"][:2] / batch["key"]
+    path = folder / "records" / batch["key"][:2] / f"{batch['key']}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(batch))
     store.save_error(make_job(data, "gcn", 0, 0), {"reason": "MemoryError: too little memory", "traceback": "..."})
