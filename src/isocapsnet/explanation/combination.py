@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from isocapsnet._validation import InputError
-from isocapsnet.evaluation.results import LEVEL
-from isocapsnet.evaluation.statistics import holm
+from isocapsnet.evaluation.statistics import LEVEL, holm
 from isocapsnet.explanation.alignment import agreement_of_shapes, align_templates, view_as
 from isocapsnet.explanation.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
 from isocapsnet.explanation.contrasts import contrast_members, effect_size, separation

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from isocapsnet._format import interval, number, p_value, seconds
-from isocapsnet.evaluation.results import LEVEL, REFERENCE, MethodResult
+from isocapsnet.evaluation.comparisons import REFERENCE
+from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.results import MethodResult
+from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.report.content import Content, ReportedMethod
 
 CONSTANT = "constant"
@@ -14,13 +17,10 @@ CONSTANT = "constant"
 #: Parameters that a method selects inside each fit if the user does not set them.
 SELECTED_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
 
-_METRIC_NAMES = {"roc_auc": "ROC AUC", "weighted_f1": "weighted F1", "macro_f1": "macro F1", "mcc": "MCC"}
-_METRIC_NAMES["brier"] = "Brier score"
-
 
 def metric_name(metric: str) -> str:
     """``balanced accuracy`` for ``balanced_accuracy``."""
-    return _METRIC_NAMES.get(metric, metric.replace("_", " "))
+    return METRICS[metric].label
 
 
 def listing(names: Sequence[str]) -> str:
