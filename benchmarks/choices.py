@@ -18,11 +18,18 @@ import torch
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
-from skorch.callbacks import Freezer
 
 from isocapsnet import load_graphs
 from isocapsnet.datasets.connectivity import TangentSpace
 from isocapsnet.models import MODELS
+
+
+class FrozenTemplates(MODELS["isocapsnet"]):
+    """Iso-CapsNet whose templates stay as they were drawn."""
+
+    def _prepare(self, module: torch.nn.Module, graphs: Any) -> None:
+        module.get_parameter("isomorphic.templates").requires_grad_(False)
+
 
 EARLY_STOPPING = {"validation_fraction": 0.15, "patience": 20, "max_epochs": 100}
 
@@ -65,7 +72,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "no capsules (residual alone)": {"routing_iterations": 0},
         "no residual": {"residual": False},
         "no reconstruction": {"reconstruction_weight": 0.0},
-        "frozen templates": {"callbacks": [Freezer("isomorphic.templates")]},
+        "frozen templates": {"model": FrozenTemplates},
         "shared weights": {"weight_sharing": "template"},
         "k=2": {"kernel_size": 2},
         "k=3": {"kernel_size": 3},
@@ -140,7 +147,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 
 def build(method: str, parameters: dict[str, Any], device: str, seed: int) -> Any:
     """A classifier with these settings."""
-    model = MODELS[method](random_state=seed, **parameters)
+    settings = {"model": MODELS[method], "random_state": seed} | parameters
+    model = settings.pop("model")(**settings)
     if "calibrate" in model.get_params():
         model.set_params(calibrate=False)  # settings are compared by ROC AUC
     return model.set_params(device=device) if "device" in model.get_params() else model

@@ -19,8 +19,9 @@ import torch
 import triton
 
 from isocapsnet.functional import PermutationCapsules, isomorphic_match, route
-from isocapsnet.functional.capsule import attend_to_votes, dynamic_routing, permutation_votes
+from isocapsnet.functional.capsule import dynamic_routing
 from isocapsnet.functional.kernels import cuda, eager
+from isocapsnet.functional.routing import attend_to_votes, permutation_votes
 from isocapsnet.nn import CapsuleLoss, IsoCapsNet, IsomorphicLayer
 from literal import literal_match
 

@@ -40,7 +40,7 @@ def test_functional_and_nn_need_torch_and_numpy_alone():
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] in ('sklearn', 'skorch', 'scipy', 'pandas', 'joblib', 'numba', 'triton', 'click', 'rich'):
+        if name.split('.')[0] in ('sklearn', 'scipy', 'pandas', 'joblib', 'numba', 'triton', 'click', 'rich'):
             raise ImportError(name)
 sys.meta_path.insert(0, Block())
 import torch

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from isocapsnet.datasets.synthetic import make_planted_graphs
     from isocapsnet.models import MODELS
     from isocapsnet.models._persistence import load_model, save_model
+    from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
     from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
-    from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
 _MODULES = {
     "MODELS": "models",
     "BrainGraphs": "datasets.graphs",
-    "ConstantClassifier": "models.yardsticks",
+    "ConstantClassifier": "models.baselines",
     "InputError": "_validation",
     "IsoCapsNetClassifier": "models.isocapsnet",
-    "LinearClassifier": "models.yardsticks",
+    "LinearClassifier": "models.baselines",
     "ReleasedIsoCapsNetClassifier": "models.released",
     "Results": "_results",
     "benchmark": "_benchmarking",

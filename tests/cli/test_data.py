@@ -73,7 +73,7 @@ def test_help_has_examples(command):
 def test_help_and_reading_do_without_torch_and_optional_packages():
     code = (
         "import sys\n"
-        "for name in ('torch', 'nilearn', 'h5py', 'pooch', 'combatlearn', 'defusedxml', 'skorch'):\n"
+        "for name in ('torch', 'nilearn', 'h5py', 'pooch', 'combatlearn', 'defusedxml'):\n"
         "    sys.modules[name] = None\n"
         "from click.testing import CliRunner\n"
         "from isocapsnet.cli import main\n"

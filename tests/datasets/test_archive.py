@@ -94,6 +94,19 @@ def test_small_compressed_archives_stay_out_of_the_cache(tmp_path, arrays, monke
     assert not (tmp_path / "cache").exists()
 
 
+def test_saved_data_that_were_compressed_are_refused_before_they_are_unpacked(tmp_path):
+    BrainGraphs(np.zeros((2, 3, 3)), [0, 1]).save(tmp_path / "saved.npz")
+    with (
+        zipfile.ZipFile(tmp_path / "saved.npz") as saved,
+        zipfile.ZipFile(tmp_path / "packed.npz", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in saved.namelist():
+            packed.writestr(name, saved.read(name))
+    assert len(BrainGraphs.load(tmp_path / "saved.npz")) == 2
+    with pytest.raises(InputError, match=r"packed\.npz"):
+        BrainGraphs.load(tmp_path / "packed.npz")
+
+
 def test_pickled_members_and_damaged_files_are_refused(tmp_path, arrays):
     np.savez(tmp_path / "objects.npz", adjacency=np.array([{"a": 1}] * 200_000, dtype=object))
     np.savez(tmp_path / "few.npz", adjacency=np.array([{"a": 1}], dtype=object))

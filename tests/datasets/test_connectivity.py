@@ -295,7 +295,7 @@ def test_sites_and_covariates_reach_the_transformers_through_a_pipeline(correlat
 
 
 def test_transformers_compose_with_the_estimators_of_the_package(correlations, labels):
-    from isocapsnet.models.yardsticks import LinearClassifier
+    from isocapsnet.models.baselines import LinearClassifier
 
     pipeline = make_pipeline(TangentSpace(), EdgeScaler(), LinearClassifier())
     probabilities = pipeline.fit(correlations, labels).predict_proba(correlations)

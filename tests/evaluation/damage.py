@@ -179,6 +179,7 @@ KINDS: dict[str, Damage] = {
     "probability above 1": _row(0, [1.5, -0.5]),
     "probabilities of 1e308": _row(0, [1e308, -1e308]),
     "probabilities that sum to 2": _row(0, [1.0, 1.0]),
+    "probability of 400 digits": _row(0, [10**400, 0.5]),
     "probabilities null": _set(probabilities=None),
     "a class more": _edit(lambda record: record["classes"].append("other")),
     "a class less": _edit(lambda record: record["classes"].pop()),

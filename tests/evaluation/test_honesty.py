@@ -8,7 +8,7 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import DataSource, Execution, MethodSpec, Plan, local_executor
 
-LINEAR = MethodSpec("linear", "isocapsnet.models.yardsticks:LinearClassifier")
+LINEAR = MethodSpec("linear", "isocapsnet.models.baselines:LinearClassifier")
 ISOCAPSNET = MethodSpec("isocapsnet", "isocapsnet:IsoCapsNetClassifier", parameters={"max_epochs": 20})
 
 

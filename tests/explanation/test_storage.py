@@ -163,7 +163,7 @@ def _tasks(folder: Path, explain: str | None) -> list[Task]:
     parameters = {"max_epochs": 3, "kernel_size": 3, "decoder_sizes": (8,), "random_state": 0}
     methods = (
         MethodSpec("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters=parameters),
-        MethodSpec("constant", "isocapsnet.models.yardsticks:ConstantClassifier"),
+        MethodSpec("constant", "isocapsnet.models.baselines:ConstantClassifier"),
     )
     source = DataSource(f"{__name__}:load_planted", load_planted(0).digest(), {"seed": 0})
     return Plan(source, methods, repeats=1, permutations=1, explain=explain).tasks(folder)

@@ -11,7 +11,6 @@ from torch.autograd import gradcheck
 
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.functional import (
-    capsule,
     isomorphic_match,
     kernels,
     linear_assignment,
@@ -21,6 +20,7 @@ from isocapsnet.functional import (
     permutation_number,
     permutation_table,
     permutations,
+    routing,
     spectral_match,
 )
 from isocapsnet.functional.isomorphic import jacobi_eigenvectors
@@ -331,7 +331,7 @@ def test_spectral_match_of_large_templates_makes_no_table_over_permutations(k, m
     def refuse(kernel_size):
         raise AssertionError(f"a table of {kernel_size}! permutations")
 
-    for module in (permutations, kernels.eager, capsule):
+    for module in (permutations, kernels.eager, routing):
         monkeypatch.setattr(module, "permutation_table", refuse)
     graphs, templates = random_tensor(0, 2, k + 2, k + 2), random_tensor(1, 2, k, k).requires_grad_()
     match = spectral_match(graphs, templates)

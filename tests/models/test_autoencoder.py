@@ -6,19 +6,18 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, roc_auc_score
-from skorch.callbacks import Callback
 
 from isocapsnet import make_planted_graphs
 from isocapsnet.models._base import edge_vectors
 from isocapsnet.models.autoencoder import AutoencoderClassifier, EdgeEncoder
 
 
-class Snapshot(Callback):
+class Snapshot(AutoencoderClassifier):
     """Keeps the encoder's weights as they are between pretraining and the first epoch."""
 
-    def on_epoch_begin(self, net, **kwargs):
-        if not hasattr(self, "weights"):
-            self.weights = [layer.weight.detach().clone() for layer in net.module_.layers]
+    def _prepare(self, module, graphs):
+        super()._prepare(module, graphs)
+        self.weights = [layer.weight.detach().clone() for layer in module.layers]
 
 
 def low_rank_graphs(rng, n_graphs=80, n_nodes=12, rank=3):
@@ -86,15 +85,13 @@ def test_masking_hides_the_input_from_the_layer():
     graphs, labels = low_rank_graphs(np.random.default_rng(0)), np.arange(80) % 2
     weights = {}
     for corruption in (None, 0.5, 1.0):
-        snapshot = Snapshot()
         epochs = 0 if corruption is None else 2
-        AutoencoderClassifier(
+        snapshot = Snapshot(
             corruption=corruption or 0.0,
             pretraining_epochs=epochs,
             max_epochs=1,
             weight_decay=0,
             random_state=0,
-            callbacks=[snapshot],
         ).fit(graphs, labels)
         weights[corruption] = snapshot.weights
     # The first layer sees nothing when all is masked; with less, both layers learn.

@@ -5,13 +5,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
-from skorch import NeuralNet
-from skorch.callbacks import Callback, Freezer
 
 from isocapsnet import InputError, load_model, make_planted_graphs, save_model
 from isocapsnet.models import MODELS, _network
 from isocapsnet.models._calibration import fit_temperature, halves
 from isocapsnet.models._network import NetworkClassifier
+from isocapsnet.models._training import train
 
 NETWORKS = [
     name
@@ -107,16 +106,18 @@ def test_calibration_changes_nothing_but_the_scale_of_the_probabilities(method):
 @pytest.fixture
 def watched(monkeypatch):
     """What a fit does: ``trained`` (indices), ``asked`` (indices), ``given`` (scores, codes, weights) of its parts."""
-    seen = {"trained": [], "asked": [], "given": []}
+    seen = {"trained": [], "asked": [], "given": [], "histories": []}
 
     class Watched(MODELS["cnn"]):
         def _train(self, graphs, codes, training, validation, seed):
             seen["trained"].append(training)
-            return super()._train(graphs, codes, training, validation, seed)
+            module, history = super()._train(graphs, codes, training, validation, seed)
+            seen["histories"].append(history)
+            return module, history
 
-        def _net_scores(self, net, graphs):
+        def _module_scores(self, module, graphs):
             seen["asked"].append(graphs.index)
-            return super()._net_scores(net, graphs)
+            return super()._module_scores(module, graphs)
 
     def note(*given):
         seen["given"].append(given)
@@ -158,10 +159,12 @@ def test_a_validation_part_is_used_where_there_is_one(watched):
 def test_unlabelled_graphs_train_in_every_part_and_have_no_scores(watched, monkeypatch):
     _, seen = watched
     trained = []
-    monkeypatch.setattr(
-        "skorch.NeuralNet.partial_fit",
-        lambda net, X, y=None, original=NeuralNet.partial_fit: trained.append(X.index) or original(net, X, y),
-    )
+
+    def watched_train(module, criterion, optimizer, graphs, *rest, **settings):
+        trained.append(graphs.index)
+        return train(module, criterion, optimizer, graphs, *rest, **settings)
+
+    monkeypatch.setattr(_network, "train", watched_train)
     MODELS["sdbn"](**QUICK).fit(PLANTED.graphs[:20], PLANTED.labels[:20], X_unlabeled=PLANTED.graphs[20:])
     assert [len(index) for index in trained] == [30, 30, 40]
     assert all(set(range(20, 40)) <= set(index) for index in trained)
@@ -211,16 +214,16 @@ def test_the_published_variant_is_never_calibrated():
     assert "calibrate" not in model.get_params()
 
 
-class Count(Callback):
+class Count:
     """Counts epochs."""
 
     epochs = 0
 
-    def on_epoch_end(self, net, **_):
+    def on_epoch_end(self, history):
         self.epochs += 1
 
 
-class Tied(Callback):
+class Tied(Count):
     """Cannot be copied."""
 
     def __deepcopy__(self, memory):
@@ -236,28 +239,31 @@ def test_the_fits_that_calibrate_have_callbacks_of_their_own():
         fit(callbacks=[Tied()])
 
 
-def test_a_callback_that_changes_what_is_learned_changes_the_temperature():
-    frozen = fit(callbacks=[Freezer("head*")], calibrate=True)
-    assert frozen.temperature_ != fit().temperature_
+def test_a_callback_that_stops_the_training_also_stops_the_fits_that_calibrate(watched):
+    estimator, seen = watched
+    model = estimator(**QUICK, callbacks=[lambda history: len(history) == 2]).fit(PLANTED.graphs, PLANTED.labels)
+    assert len(model.history_) == 2
+    assert [len(history) for history in seen["histories"]] == [2, 2, 2]
+    assert model.temperature_ != fit().temperature_
 
 
 def test_the_fits_that_calibrate_print_nothing(capsys):
     fit(verbose=1)
-    assert len([line for line in capsys.readouterr().out.splitlines() if line.strip()[:1].isdigit()]) == 4
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-class DivergeInParts(Callback):
-    """Spoils the weights of every fit but the one to all graphs."""
+class DivergesInParts(MODELS["cnn"]):
+    """Spoils the weights in every fit but the one to all graphs."""
 
-    def on_train_begin(self, net, X=None, **_):
-        if len(X) < len(PLANTED.graphs):
-            for parameter in net.module_.parameters():
+    def _prepare(self, module, graphs):
+        if len(graphs) < len(PLANTED.graphs):
+            for parameter in module.parameters():
                 parameter.data.fill_(float("nan"))
 
 
 def test_a_part_that_diverges_is_said_and_leaves_the_temperature_at_one():
     with pytest.warns(UserWarning, match="not calibrated"):
-        model = fit(callbacks=[DivergeInParts()])
+        model = DivergesInParts(**QUICK).fit(PLANTED.graphs, PLANTED.labels)
     assert model.temperature_ == 1.0
     assert_array_equal(model.transform(PLANTED.graphs), fit(calibrate=False).transform(PLANTED.graphs))
 

@@ -77,7 +77,8 @@ def test_the_probe_leaves_the_module_and_its_statistics_alone():
     model = MODELS["gin"](max_epochs=1, density=0.3, calibrate=False, random_state=0).fit(X, y)
     before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
     graphs = _device.GraphStore(X, y, model.scaler_, torch.device("cpu"))
-    one, many = (_device.bytes_of_batch(model.module_, model.net_.criterion_, graphs, n) for n in (1, 100))
+    criterion = model._build_criterion(torch.ones(2))
+    one, many = (_device.bytes_of_batch(model.module_, criterion, graphs, n) for n in (1, 100))
     assert 0 < one < many < 101 * one
     assert not model.module_.training
     for name, tensor in model.module_.state_dict().items():

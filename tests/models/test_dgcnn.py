@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from isocapsnet import InputError
-from isocapsnet.models._graphs import NodesAndEdges
+from isocapsnet.models._graph_network import NodesAndEdges
 from isocapsnet.models.dgcnn import DGCNN, DGCNNClassifier
 
 

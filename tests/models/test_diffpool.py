@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from isocapsnet.models._graphs import NodesAndEdges
+from isocapsnet.models._graph_network import NodesAndEdges
 from isocapsnet.models.diffpool import DiffPool, DiffPoolClassifier, DiffPoolLoss, DiffPoolOutput
 
 # The path 0 - 1 - 2 - 3.

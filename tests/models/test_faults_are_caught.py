@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from isocapsnet.models.yardsticks import LinearClassifier
+from isocapsnet.models.baselines import LinearClassifier
 from tests.models import estimator_checks as checks
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.testing import assert_allclose
 
-from isocapsnet.models._graphs import NodesAndEdges
+from isocapsnet.models._graph_network import NodesAndEdges
 from isocapsnet.models.gin import GIN
 
 # The path 0 - 1 - 2.

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isocapsnet import InputError, load_model, save_model
-from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
-from isocapsnet.models._graphs import OWN_ENTRY, describe_nodes, select_edges
+from isocapsnet.models._binarise import NEGATIVE_EDGES, binarise
+from isocapsnet.models._graph_network import OWN_ENTRY, describe_nodes, select_edges
 from isocapsnet.models.dgcnn import DGCNNClassifier
 from isocapsnet.models.diffpool import DiffPoolClassifier
 from isocapsnet.models.gcn import GCNClassifier
@@ -40,7 +40,7 @@ def signed_graphs(n_graphs=6, n_nodes=10, seed=0):
 @given(small_graphs, st.sampled_from([0.1, 0.4, 1.0]), st.sampled_from(NEGATIVE_EDGES))
 def test_binary_edges_are_those_of_the_numpy_selection(graphs, density, negative_edges):
     edges = select_edges(torch.from_numpy(graphs), density, negative_edges, "binary").numpy()
-    assert_array_equal(edges, strongest_edges(graphs, density, negative_edges))
+    assert_array_equal(edges, binarise(graphs, density, negative_edges))
 
 
 @given(small_graphs, st.sampled_from([0.1, 0.4, 1.0]), st.sampled_from(NEGATIVE_EDGES))
@@ -114,7 +114,7 @@ def test_degree_features_make_the_answer_invariant_to_the_order_of_the_nodes(net
 
 @every_network
 def test_graphs_of_one_node_are_refused(network):
-    with pytest.raises(InputError, match="one node each"):
+    with pytest.raises(InputError, match="two nodes"):
         network().fit(np.zeros((4, 1, 1)), [0, 1, 0, 1])
 
 

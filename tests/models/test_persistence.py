@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from isocapsnet import InputError, load_model, save_model
 from isocapsnet.models import _persistence
-from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
+from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 
 
 def fitted(labels=(0, 1), **parameters):

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from isocapsnet import InputError
 from isocapsnet.models import MODELS, _scaling
-from isocapsnet.models._scaling import EdgeScaler, check_magnitude, fit_scaler
+from isocapsnet.models._scaling import InputScaler, check_magnitude, fit_scaler
 
 
 @pytest.mark.parametrize("value", [0.1, 0.3, 1 / 3, -1e-3, 123.4, 7e5 / 3])
@@ -38,7 +38,7 @@ def test_the_scale_does_not_depend_on_how_the_graphs_are_read(monkeypatch):
     assert_allclose(fit_scaler(X, "std").scale, X[:, ~np.eye(6, dtype=bool)].std(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("scaler", [EdgeScaler(False, 2.5), EdgeScaler(True, 0.5)])
+@pytest.mark.parametrize("scaler", [InputScaler(False, 2.5), InputScaler(True, 0.5)])
 def test_inverse_transform_brings_the_graphs_back(scaler):
     X = np.random.default_rng(0).normal(scale=50, size=(4, 5, 5))
     before = X.copy()

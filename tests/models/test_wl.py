@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.models import wl
-from isocapsnet.models._binarise import strongest_edges
+from isocapsnet.models._binarise import binarise
 from isocapsnet.models.wl import DENSITIES, WLClassifier
 
 
@@ -87,7 +87,7 @@ def test_kernel_equals_the_definition_also_for_graphs_with_unseen_labels(graphs,
 def test_transform_gives_the_kernel_with_each_training_graph():
     X = np.random.default_rng(0).normal(size=(12, 6, 6))
     model = WLClassifier(density=0.3, negative_edges="absolute", random_state=0).fit(X[:8], np.arange(8) % 2)
-    new = strongest_edges(X[8:], 0.3, "absolute")
+    new = binarise(X[8:], 0.3, "absolute")
     assert_allclose(model.transform(X[8:]), [[slow_kernel(a, b, "region", 1) for b in model.graphs_] for a in new])
 
 
@@ -107,23 +107,23 @@ def test_degree_labels_are_invariant_to_the_order_of_the_nodes_and_region_labels
         assert np.allclose(proba, shuffled) == invariant
 
 
-def test_strongest_edges_by_hand():
+def test_binarise_by_hand():
     weights = np.zeros((4, 4))
     for (i, j), weight in {(0, 1): 3, (0, 2): -2, (0, 3): 1, (1, 2): 1, (1, 3): -5}.items():
         weights[i, j] = weights[j, i] = weight
     np.fill_diagonal(weights, 9)
     X = weights[None]
-    assert_array_equal(strongest_edges(X, 1 / 6, "drop")[0], graph(4, (0, 1)))
-    assert_array_equal(strongest_edges(X, 1 / 6, "absolute")[0], graph(4, (1, 3)))
-    assert_array_equal(strongest_edges(X, 3 / 6, "absolute")[0], graph(4, (1, 3), (0, 1), (0, 2)))
+    assert_array_equal(binarise(X, 1 / 6, "drop")[0], graph(4, (0, 1)))
+    assert_array_equal(binarise(X, 1 / 6, "absolute")[0], graph(4, (1, 3)))
+    assert_array_equal(binarise(X, 3 / 6, "absolute")[0], graph(4, (1, 3), (0, 1), (0, 2)))
     # The two edges of weight 1 are tied: both are kept. Weight 0 is no edge, whatever the density.
     tied = graph(4, (0, 1), (0, 3), (1, 2))
-    assert_array_equal(strongest_edges(X, 2 / 6, "drop")[0], tied)
-    assert_array_equal(strongest_edges(X, 1.0, "drop")[0], tied)
+    assert_array_equal(binarise(X, 2 / 6, "drop")[0], tied)
+    assert_array_equal(binarise(X, 1.0, "drop")[0], tied)
     one_way = np.zeros((1, 3, 3))
     one_way[0, 2, 0], one_way[0, 0, 2], one_way[0, 1, 0] = 2, 1, 3
-    assert_array_equal(np.argwhere(strongest_edges(one_way, 2 / 6, "drop")[0]), [[1, 0], [2, 0]])
-    assert not strongest_edges(np.ones((2, 1, 1)), 0.5, "drop").any()
+    assert_array_equal(np.argwhere(binarise(one_way, 2 / 6, "drop")[0]), [[1, 0], [2, 0]])
+    assert not binarise(np.ones((2, 1, 1)), 0.5, "drop").any()
 
 
 def test_decision_values_are_those_of_a_support_vector_machine_per_class():
@@ -135,7 +135,7 @@ def test_decision_values_are_those_of_a_support_vector_machine_per_class():
         class_weight = dict(enumerate(weights))
         model = WLClassifier(density=0.2, C=2.0, class_weight=class_weight, random_state=0).fit(X[:24], y[:24])
         train = kernel_of(model.graphs_, "region", 1)
-        new = strongest_edges(X[24:], 0.2, "drop")
+        new = binarise(X[24:], 0.2, "drop")
         similarity = np.array([[slow_kernel(a, b, "region", 1) for b in model.graphs_] for a in new])
         for code in range(n_classes):
             machine = SVC(kernel="precomputed", C=2.0).fit(train, y[:24] == code, sample_weight=weights[y[:24]])

@@ -67,14 +67,16 @@ def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
                 npy.write_array(member, array, allow_pickle=False)
 
 
-def read_archive(path: Path, limit: ReadLimit | None = None) -> dict[str, NDArray[Any]]:
+def read_archive(path: Path, limit: ReadLimit | None = None, *, own: bool = False) -> dict[str, NDArray[Any]]:
     """Read all arrays of an npz by name, large ones as read-only memory maps.
+
+    With ``own``, a file that :func:`write_archive` did not write is refused: compressed arrays may be of any size.
 
     A large compressed archive is unpacked once into the cache folder and mapped there. The checksum of every member is
     verified, of a mapped one when the file is first read in this state.
     """
     limit = limit or ReadLimit()
-    arrays, facts = parse(parse_archive, path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES)
+    arrays, facts = parse(parse_archive, path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES, own=own)
     if facts["is_packed"]:
         twin = _unpacked(path, limit)
         try:
@@ -87,7 +89,7 @@ def read_archive(path: Path, limit: ReadLimit | None = None) -> dict[str, NDArra
     return {name: arrays[name] for name in facts["names"]}
 
 
-def parse_archive(path: Path, limit: ReadLimit, *, in_memory: int) -> Parsed:
+def parse_archive(path: Path, limit: ReadLimit, *, in_memory: int, own: bool = False) -> Parsed:
     """The small arrays of an npz, and where in the file the large ones are; runs in the isolated process.
 
     ``is_packed`` says that more than ``in_memory`` bytes are compressed, and nothing was read.
@@ -95,6 +97,8 @@ def parse_archive(path: Path, limit: ReadLimit, *, in_memory: int) -> Parsed:
     with _open_zip(path) as archive:
         members = _list_members(path, archive)
         compressed = sum(info.file_size for info in members.values() if info.compress_type != zipfile.ZIP_STORED)
+        if own and compressed:
+            raise InputError(f"{path.name} has compressed arrays, which saved data never have; save the data again.")
         # A small file that expands a lot is read into memory, where the limit holds, and not written to disk.
         if compressed > in_memory and path.stat().st_size > in_memory // 8:
             return {}, {"is_packed": True}

@@ -265,7 +265,7 @@ class BrainGraphs:
         ``read_limit`` is that of :func:`~isocapsnet.datasets.readers.load_graphs`.
         """
         path = Path(path)
-        arrays = read_archive(path, ReadLimit(read_limit))
+        arrays = read_archive(path, ReadLimit(read_limit), own=True)
         if not is_saved(arrays):
             raise InputError(f"{path.name} was not saved by BrainGraphs.save; read it with load_graphs.")
         return cls.from_arrays(arrays, path.name)

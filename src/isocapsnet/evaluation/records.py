@@ -176,7 +176,7 @@ def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> No
     _require(len(rows) == n_test, f"has {len(rows)} rows of probabilities for {n_test} test graphs")
     for row in rows:
         _require(isinstance(row, list) and len(row) == n_classes, f"has a row that is not of {n_classes} probabilities")
-        _require(_are(row, int | float) and min(row) >= 0, "has values that are not probabilities")
+        _require(_are(row, int | float) and min(row) >= 0 and max(row) <= 2, "has values that are not probabilities")
         _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
 
 

@@ -3,17 +3,12 @@
 from isocapsnet.functional.assignment import assigned_columns, linear_assignment
 from isocapsnet.functional.capsule import (
     PermutationCapsules,
-    attend_to_shared,
-    attend_to_votes,
     dense_primary_capsules,
-    dense_votes,
     dynamic_routing,
     leaky_softmax,
     margin_loss,
-    permutation_votes,
     primary_capsules,
     reconstruction_loss,
-    route,
     safe_norm,
     squash,
 )
@@ -33,6 +28,7 @@ from isocapsnet.functional.permutations import (
     permutation_table,
 )
 from isocapsnet.functional.released import released_match, released_primary_capsules
+from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
 
 __all__ = [
     "IsomorphicMatch",

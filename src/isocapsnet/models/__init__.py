@@ -1,8 +1,8 @@
-"""One method, one paper, one file, one scikit-learn estimator."""
+"""The methods: one paper, one file and one scikit-learn estimator each."""
 
-from isocapsnet.models import _skorch as _skorch
 from isocapsnet.models._base import GraphClassifier
 from isocapsnet.models.autoencoder import AutoencoderClassifier
+from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 from isocapsnet.models.capsnet import CapsNetClassifier
 from isocapsnet.models.cnn import CNNClassifier
 from isocapsnet.models.dgcnn import DGCNNClassifier
@@ -16,7 +16,6 @@ from isocapsnet.models.isonn import IsoNNClassifier
 from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
 from isocapsnet.models.sdbn import SDBNClassifier
 from isocapsnet.models.wl import WLClassifier
-from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
 
 #: Every method by its name on the command line.
 MODELS: dict[str, type[GraphClassifier]] = {

@@ -1,4 +1,4 @@
-"""The contract every method of ``MODELS`` keeps."""
+"""The base class of every method in ``MODELS``."""
 
 import sys
 import warnings
@@ -19,17 +19,17 @@ from isocapsnet._validation import InputError, check_graphs, check_labels, iter_
 class GraphClassifier(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier of brain graphs ``(n_graphs, n_nodes, n_nodes)``.
 
-    A method implements ``_fit(X, codes)`` and ``_predict_proba(X)`` on checked input, where ``codes`` are class
-    indices into ``classes_``. ``_get_state`` and ``_set_state`` carry what was learned to disk and back, as JSON
-    values and numpy arrays, never as pickles.
+    A method implements ``_fit(X, codes)`` and ``_predict_proba(X)`` on checked input, where ``codes`` are class indices
+    into ``classes_``. ``_get_state`` and ``_set_state`` convert the fitted state to JSON values and numpy arrays and
+    back; models are never pickled.
     """
 
-    #: Raised when a fix changes a method's results, so that stored benchmark records are not reused.
+    #: Increased when a fix changes the results of a method, so that older benchmark records are not reused.
     version: ClassVar[int] = 1
 
     classes_: NDArray[Any]
     n_nodes_in_: int
-    #: Names of the nodes in the order of the training graphs, and whether these have directed edges, where known.
+    #: Names of the nodes and whether edges are directed, in the training graphs; None if not given.
     node_names_in_: Sequence[str] | None = None
     directed_in_: bool | None = None
 
@@ -44,8 +44,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         if not np.isfinite(proba).all():
             graph = int(np.argmin(np.isfinite(proba).all(axis=1)))
             raise InputError(
-                f"{type(self).__name__} has no probabilities for graph {graph}: its edges are too large for the model, "
-                "or the model's weights are."
+                f"{type(self).__name__} cannot compute probabilities of graph {graph}: the edges of the graph or the "
+                "weights of the model are too large."
             )
         return proba
 
@@ -56,22 +56,22 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try: parameter name to candidate values. Empty when nothing is tuned."""
+        """Candidate values of the parameters that nested tuning may change; empty if there are none."""
         return {}
 
     @classmethod
     def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
-        """Refuse a parameter of earlier versions in a sentence that says what took its place."""
+        """Raise InputError for a parameter of earlier versions, with the name of its replacement."""
 
     # -- what a method implements ---------------------------------------------------------------------------
 
     _min_classes: ClassVar[int] = 2
     _max_classes: ClassVar[int | None] = None
-    #: A parameter of earlier versions, with the one value at which it may still be in a file.
+    #: A parameter of earlier versions and the one value that a model file may still have for it.
     _former_default: ClassVar[tuple[str, Any] | None] = None
 
     def _check_parameters(self, n_nodes: int) -> None:
-        """Refuse parameters that cannot work on graphs of ``n_nodes`` nodes."""
+        """Raise InputError for parameters that are not valid for graphs of ``n_nodes`` nodes."""
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         raise NotImplementedError
@@ -80,7 +80,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What was learned: JSON-serialisable values, and named arrays."""
+        """The fitted state: JSON-serialisable values, and named arrays."""
         raise NotImplementedError
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -90,7 +90,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     # -- shared helpers -------------------------------------------------------------------------------------
 
     def _check_training(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-        """Graphs, classes and codes; what was fitted before stays as it is, should any input be refused."""
+        """Checked graphs, classes and codes. An earlier fit stays valid if the input is refused."""
         graphs = check_graphs(X, min_graphs=2)
         self._check_parameters(graphs.shape[1])
         classes, codes = check_labels(y, len(graphs), min_classes=self._min_classes)
@@ -108,7 +108,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         try:
             self._fit(X, codes, *others)
         except BaseException:
-            del self.n_nodes_in_  # half a fit is none
+            del self.n_nodes_in_  # an interrupted fit is no fit
             raise
         return self
 
@@ -125,7 +125,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
 
 def warn_user(message: str) -> None:
-    """Warn about the line of the user's program that led here, through however many calls inside this package."""
+    """Warn with the location of the first caller outside this package."""
     frame: FrameType | None = sys._getframe()
     level = 1
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("isocapsnet", "contextlib"):
@@ -134,7 +134,7 @@ def warn_user(message: str) -> None:
 
 
 def as_seed(random_state: Any) -> int:
-    """A seed from ``None`` (fresh), a number or a generator; numpy's global generator is never drawn from."""
+    """A seed from ``None`` (a new one), a number or a generator. The global generator of numpy is not used."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.RandomState):
@@ -150,7 +150,7 @@ def class_weights(class_weight: Any, classes: NDArray[Any], codes: NDArray[np.in
         return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes]), dtype=np.float64)
     except ValueError as error:
         raise InputError(
-            f"class_weight={class_weight!r} does not fit the classes {classes.tolist()}; "
+            f"class_weight={class_weight!r} does not match the classes {classes.tolist()}; "
             'use None, "balanced" or a weight for each class.'
         ) from error
 

@@ -1,4 +1,4 @@
-"""Unweighted graphs from weighted ones: the strongest edges of each graph."""
+"""Unweighted graphs: each graph keeps its strongest edges."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from isocapsnet._validation import iter_chunks
 NEGATIVE_EDGES = ("drop", "absolute")
 
 
-def strongest_edges(X: NDArray[Any], density: float, negative_edges: str) -> NDArray[np.bool_]:
+def binarise(X: NDArray[Any], density: float, negative_edges: str) -> NDArray[np.bool_]:
     """Which edges each graph keeps ``(n_graphs, n_nodes, n_nodes)``: its ``density * n_nodes * (n_nodes - 1)``
     heaviest, at least two, never one of weight 0 and never the diagonal.
 

@@ -1,4 +1,4 @@
-"""Graphs held out of training, and the temperature fitted to their scores: probabilities that mean what they say."""
+"""Calibration of probabilities: graphs held out of the training, and a temperature fitted to their scores."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,16 +6,16 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.model_selection import StratifiedKFold
 
-#: Fewer graphs of a class than this cannot be halved into two that train and two that are held out.
+#: Each half of the graphs needs two graphs of every class.
 LEAST_PER_CLASS = 4
-# log of temperature times the size of a score difference: from all classes alike to certainty.
+# Range of log(temperature * size of the score differences): from equal probabilities to certainty.
 _LOG_RANGE = (-5.0, 5.0)
-# Classes whose scores differ by less are alike, and no temperature makes them differ.
+# Smaller differences between scores are rounding errors; no temperature is fitted to them.
 _NO_DIFFERENCE = 1e-9
 
 
 def validation_part(codes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.int64]:
-    """A fraction of the graphs of each class, as sorted indices; empty when a class is too small to give any."""
+    """Sorted indices of a fraction of the graphs of each class; empty if a class is too small for one."""
     rng = np.random.default_rng(seed)
     parts = []
     for code in range(codes.max() + 1):
@@ -25,23 +25,25 @@ def validation_part(codes: NDArray[np.int64], fraction: float, seed: int) -> NDA
 
 
 def halves(codes: NDArray[np.int64], seed: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Two pairs of ``(training, held-out)`` indices, by class: each half of the graphs is held out once."""
+    """Two stratified pairs of ``(training, held-out)`` indices. Each half of the graphs is held out once."""
     return list(StratifiedKFold(2, shuffle=True, random_state=seed).split(codes, codes))
 
 
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]) -> float:
-    """The t > 0 of least log-loss of softmax(t · scores), as in Guo et al., "On calibration of modern neural networks".
+    """The t > 0 that minimises the log-loss of softmax(t · scores).
 
-    The target of a graph is Platt's, (n + 1)/(n + n_classes) for its own class of n graphs, so that t stays finite
-    where every held-out graph is on the right side.
+    C. Guo et al., "On calibration of modern neural networks", ICML 2017.
+
+    The targets are Platt's: (n + 1)/(n + n_classes) for the class of a graph, if n graphs have that class. So t stays
+    finite even if all held-out graphs are classified correctly.
 
     Parameters
     ----------
     scores : array (n_graphs, n_classes)
-        Of graphs that had no part in training.
+        Of graphs that were held out of the training.
     codes : array (n_graphs,)
     class_weight : array (n_classes,)
-        As in the loss that the network was trained with.
+        As in the training loss.
     """
     n_classes = scores.shape[1]
     counts = np.bincount(codes, minlength=n_classes)

@@ -1,18 +1,17 @@
-"""What the capsule networks share: lengths as class scores, capsules as representation, graphs back from them."""
+"""Base class of the capsule networks: class scores, representation, reconstruction."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
-from skorch import NeuralNet
-from skorch.callbacks import Callback
 from torch import Tensor, nn
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss, safe_norm
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
+from isocapsnet.models._training import History
 from isocapsnet.nn import CapsuleLoss, CapsuleOutput
 
 
@@ -23,13 +22,13 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """The class capsules of each graph, one after another: ``(n_graphs, n_classes * capsule_size)``."""
+        """The class capsules of each graph, concatenated: ``(n_graphs, n_classes * capsule_size)``."""
         graphs = self._check_fitted(X)
         return np.concatenate([output.capsules.flatten(1).cpu().numpy() for output in self._forward(graphs)])
 
     @one_thread()
     def reconstruct(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Each graph as the decoder draws it from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
+        """Each graph as decoded from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
         graphs = self._check_fitted(X)
         if self.reconstruction_weight == 0:
             raise InputError("This model was fitted with reconstruction_weight=0, so it has no decoder.")
@@ -47,25 +46,23 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
         return safe_norm(output.capsules)
 
 
-class MarginReached(Callback):
-    """Ends a fit when the mean margin loss of an epoch falls below ``tolerance``.
+class MarginReached:
+    """A callback that stops the training when the mean margin loss of an epoch falls below ``tolerance``.
 
-    The loss of Eq. 10 is zero once every graph is on the right side of both margins: its labels then have nothing
-    left to teach, and later epochs serve the reconstruction alone.
+    The loss of Eq. 10 is zero once every graph is on the right side of both margins. The labels then have nothing left
+    to teach, and later epochs only improve the reconstruction.
     """
 
     def __init__(self, tolerance: float) -> None:
-        self.tolerance = tolerance
+        self.tolerance, self.total, self.n_labelled = tolerance, 0.0, 0
 
-    def on_epoch_begin(self, net: NeuralNet, **_: Any) -> None:
-        self.total, self.count = 0.0, 0
+    def on_batch_end(self, output: CapsuleOutput, codes: Tensor) -> None:
+        """Add the margin losses of the labelled graphs of a batch."""
+        self.total += float(margin_loss(safe_norm(output.capsules.detach()), codes).sum())
+        self.n_labelled += int((codes >= 0).sum())
 
-    def on_batch_end(self, net: NeuralNet, batch: Any = None, training: bool = False, **step: Any) -> None:
-        if training:
-            targets = batch[1]
-            self.total += float(margin_loss(safe_norm(step["y_pred"].capsules.detach()), targets).sum())
-            self.count += int((targets >= 0).sum())
-
-    def on_epoch_end(self, net: NeuralNet, **_: Any) -> None:
-        if self.total < self.tolerance * self.count:
-            raise KeyboardInterrupt  # skorch's way to end a fit and keep what was learned
+    def on_epoch_end(self, history: History) -> bool:
+        """Whether the mean over the epoch is below the tolerance."""
+        reached = self.total < self.tolerance * self.n_labelled
+        self.total, self.n_labelled = 0.0, 0
+        return reached

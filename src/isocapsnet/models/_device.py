@@ -1,4 +1,4 @@
-"""The device of a fit, and whether it has room: what the fit will need, and what is free."""
+"""The device of a fit, the memory that the fit needs, and the memory that is free."""
 
 import logging
 import math
@@ -17,11 +17,11 @@ logger = logging.getLogger("isocapsnet")
 
 #: Bytes in float32: the parameter itself, and its gradient and two moments of Adam.
 PARAMETER, WHILE_TRAINING = 4, 12
-# On the way back there are gradients of what the way forward kept.
+# The backward pass has gradients of what the forward pass kept.
 _GRADIENTS_TOO = 2
 
-# By the controllers of a line of /proc/self/cgroup: where the groups are, the files of their limit and usage, and what
-# memory.stat calls the part of the usage that is given up when it is needed. The first is version 2.
+# psutil does not know control groups. By the controllers in a line of /proc/self/cgroup ("" is version 2): the folder
+# of the groups, the files of limit and usage, and the key of memory.stat for cache that is freed on demand.
 _CGROUP_FILES = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -29,36 +29,36 @@ _CGROUP_FILES = {
 
 
 def resolve_device(device: str) -> torch.device:
-    """``"auto"`` is a GPU where there is one; anything else is what torch calls it."""
+    """``"auto"`` is a GPU if there is one; any other name is torch's."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         resolved = torch.device(device)
         if resolved.type == "meta":
-            raise RuntimeError("a device without memory")
+            raise RuntimeError("the meta device has no memory")
     except (RuntimeError, TypeError) as error:
-        raise InputError(f'device={device!r} is unknown; use "auto", "cpu" or "cuda".') from error
+        raise InputError(f'device={device!r} is not supported; use "auto", "cpu" or "cuda".') from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f'device={device!r} was asked for, but torch sees no GPU here; use device="cpu".')
+        raise InputError(f'device={device!r} needs a GPU, but torch finds none; use device="cpu".')
     return resolved
 
 
 def check_room(
     name: str, device: torch.device, module: nn.Module, *, hint: str, beside: int = 0, batch: int = 0
 ) -> None:
-    """Refuse a fit that there is no room for.
+    """Raise InputError if a fit needs more memory than is free.
 
     Parameters
     ----------
     name : str
-        Of the estimator.
+        Name of the estimator.
     device : torch.device
     module : Module
-        On the meta device, or in its place already.
+        On the meta device, or already allocated.
     hint : str
-        What would help.
+        What would reduce the memory.
     beside, batch : int
-        Bytes that are needed beside the module's parameters, and by a batch.
+        Bytes needed in addition to the parameters of the module, and by a batch.
     """
     n_parameters = sum(parameter.numel() for parameter in module.parameters())
     in_place = not any(parameter.is_meta for parameter in module.parameters())
@@ -76,8 +76,8 @@ def check_room(
 
 
 def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, n_graphs: int) -> int:
-    """What ``n_graphs`` graphs need at the peak of a training step, as far as a few graphs and twice as many tell."""
-    # On a GPU, code is compiled anew for other numbers of graphs than multiples of 16.
+    """Bytes that a training step on ``n_graphs`` graphs needs, extrapolated from a few graphs and twice as many."""
+    # GPU kernels are compiled again for numbers of graphs that are no multiples of 16.
     few = min(n_graphs, 16 if graphs.device.type == "cuda" else 1)
     more = min(n_graphs, 2 * few)
     kept, kept_by_more = (_bytes_kept(module, criterion, *graphs.batch(np.arange(n))) for n in (few, more))
@@ -86,7 +86,7 @@ def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, 
 
 
 def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Tensor) -> int:
-    """What the forward pass of a batch keeps for the backward pass, besides the module itself."""
+    """Bytes that the forward pass of a batch keeps for the backward pass, without the module itself."""
     own = {tensor.untyped_storage().data_ptr() for tensor in module.state_dict().values()}
     kept: dict[int, int] = {}
 
@@ -96,7 +96,7 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
         return tensor
 
     training = module.training
-    module.eval()  # statistics of batch normalisation stay as they are, and nothing random is drawn
+    module.eval()  # keeps the statistics of batch normalisation, and draws no random numbers
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         output = module(**inputs) if isinstance(inputs, dict) else module(inputs)
         loss = criterion(output, codes)
@@ -106,15 +106,15 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that a fit may take: of the device, or of this process's control group where that allows less."""
+    """Memory that a fit may use: what is free on the device, or less if the control group of the process has less."""
     if device.type == "cuda":
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # ours, and free
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # cached by torch, and free
         return torch.cuda.mem_get_info(device)[0] + held
     return int(min(psutil.virtual_memory().available, _left_in_cgroup()))
 
 
 def _left_in_cgroup(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float:
-    """Bytes until the nearest limit of the control groups that this process is in; infinite without one."""
+    """Bytes until the nearest memory limit of the control groups of this process; infinite without a limit."""
     try:
         groups = [line.split(":", 2) for line in membership.read_text().splitlines()]
     except OSError:
@@ -125,7 +125,7 @@ def _left_in_cgroup(membership: Path = Path("/proc/self/cgroup"), root: Path = P
             folder, *files = _CGROUP_FILES[controllers]
             top = root / folder
             group = top / path.lstrip("/")
-            # A limit holds for the groups below it. Inside a container only the top may be there.
+            # A limit includes the groups below it. In a container only the top folder may exist.
             for level in (group, *group.parents):
                 left = min(left, _left_at(level, *files))
                 if level == top:

@@ -1,4 +1,4 @@
-"""What networks with one representation per graph share: its logits, its loss, ``transform``."""
+"""Base class of the networks with one representation per graph: output, loss, ``transform``."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,12 +14,12 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._network import NetworkClassifier
 
-#: No network here is deeper; more is a slip of the pen.
+#: Larger numbers of layers are refused as typing errors.
 MAX_LAYERS = 100
 
 
 class EncoderOutput(NamedTuple):
-    """What an encoder says about a batch.
+    """The output of an encoder for a batch.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class EncoderOutput(NamedTuple):
     code : Tensor (n_graphs, code_size)
         The representation, from which the logits are a linear map or an MLP.
     reconstruction, graphs : Tensor (n_graphs, n_nodes, n_nodes) or None
-        What the decoder makes of the code, and what it should have made.
+        The reconstruction by the decoder, and its target.
     """
 
     logits: Tensor
@@ -58,7 +58,7 @@ class EncoderLoss(nn.Module):
     def forward(self, output: EncoderOutput, targets: Tensor) -> Tensor:
         """The mean loss of a batch with targets ``(n_graphs,)``."""
         labelled = targets >= 0
-        # A sum and an explicit mean: a batch without labels then has the loss 0, where torch's own mean is NaN.
+        # A sum divided by the weights: for a batch without labels it is 0, whereas torch's mean is NaN.
         loss = cross_entropy(output.logits[labelled], targets[labelled], self.class_weight, reduction="sum")
         loss = loss / self.class_weight[targets[labelled]].sum().clamp_min(1e-12)
         if output.reconstruction is not None and output.graphs is not None:
@@ -92,12 +92,12 @@ def fully_connected(sizes: Sequence[int], dropout: float) -> nn.Sequential:
 
 
 def check_sizes(name: str, sizes: Any, *, may_be_empty: bool = False) -> None:
-    """Refuse anything but a sequence or 1-D array of positive whole numbers."""
+    """Raise InputError for anything but a sequence or 1-D array of positive whole numbers."""
     is_list = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes)
     if not is_list and not (isinstance(sizes, np.ndarray) and sizes.ndim == 1):
-        raise InputError(f"{name}={sizes!r} is no list of layer sizes; use one whole number per layer, (64, 32) say.")
+        raise InputError(f"{name}={sizes!r} is not a list of layer sizes; use whole numbers, for example (64, 32).")
     if not len(sizes) and not may_be_empty:
-        raise InputError(f"{name} is empty; use one whole number per layer, (64, 32) say.")
+        raise InputError(f"{name} is empty; use whole numbers, for example (64, 32).")
     if len(sizes) > MAX_LAYERS:
         raise InputError(f"{name} has {len(sizes)} layers; use at most {MAX_LAYERS}.")
     for size in sizes:

@@ -1,4 +1,4 @@
-"""L2 logistic regression, its strength chosen on the training data: the head of ``linear`` and ``freq``."""
+"""L2 logistic regression with a strength chosen on the training data, used by ``linear`` and ``freq``."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-# Strengths tried, for features scaled so that a graph's squared norm is about 1: from no more than the class
-# frequencies to separating the training graphs.
+# Candidate strengths, for features scaled so that the squared norm of a graph is about 1. The smallest leaves little
+# but the class frequencies, the largest separates the training graphs.
 C_GRID: tuple[float, ...] = tuple(10.0**power for power in range(-4, 6))
 _N_FOLDS = 5
 
@@ -30,17 +30,18 @@ class Logistic(NamedTuple):
         return np.asarray(softmax(features @ self.coef.T + self.intercept, axis=1))
 
 
-def inner_folds(codes: NDArray[np.int64], seed: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def selection_folds(codes: NDArray[np.int64], seed: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Stratified ``(train, validation)`` indices within the training data: five, or as many as the smallest
-    class allows. The only member of a class always trains; with nothing to validate on the list is empty."""
+    class allows. A graph that is alone in its class is always in the training part. The list is empty if no graph can
+    be held out."""
     counts = np.bincount(codes)
     splittable = np.flatnonzero(counts[codes] > 1)
     if len(splittable) == 0:
         return []
     splitter = StratifiedKFold(min(_N_FOLDS, int(counts[counts > 1].min())), shuffle=True, random_state=seed)
-    everyone = np.arange(len(codes))
+    indices = np.arange(len(codes))
     held_out = (splittable[fold] for _, fold in splitter.split(splittable, codes[splittable]))
-    return [(np.setdiff1d(everyone, fold), fold) for fold in held_out]
+    return [(np.setdiff1d(indices, fold), fold) for fold in held_out]
 
 
 def fit_logistic(
@@ -60,7 +61,7 @@ def fit_logistic(
     scale = np.sqrt(max(np.mean(np.sum(features**2, axis=1)), np.finfo(float).tiny))
     rotated, rotation = _rotate_into_span(features / scale)
     grid = C_GRID if C is None else (C,)
-    losses = _inner_losses(rotated, codes, weights, grid, inner_folds(codes, seed))
+    losses = _inner_losses(rotated, codes, weights, grid, selection_folds(codes, seed))
     best = int(losses.argmin()) if losses.any() else len(grid) // 2
     coef, intercept = _one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(rotated, codes))
     coef = (coef if rotation is None else coef @ rotation) / scale

@@ -1,82 +1,67 @@
-"""What the networks share: the training loop (skorch, by composition), scaling, early stopping, saving."""
+"""What the networks share: parameters of the training, early stopping, calibration, prediction, saving."""
 
-import logging
 from collections.abc import Iterator
 from copy import copy, deepcopy
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from skorch import NeuralNet
-from skorch.helper import predefined_split
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
-from isocapsnet.models._callbacks import DivergenceGuard, KeepBest, TrainingDivergedError
 from isocapsnet.models._device import bytes_of_batch, check_room, resolve_device
-from isocapsnet.models._distributed import agree, build_net, join_processes, n_processes
-from isocapsnet.models._interruption import interruptible
-from isocapsnet.models._optimizers import AdamW
-from isocapsnet.models._scaling import EdgeScaler, check_magnitude, fit_scaler
+from isocapsnet.models._parameters import estimator
+from isocapsnet.models._scaling import InputScaler, check_magnitude, fit_scaler
 from isocapsnet.models._state import check_arrays, check_truth
+from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
-logger = logging.getLogger("isocapsnet")
 
-
+@estimator
 class NetworkClassifier(GraphClassifier):
-    """A classifier that trains a torch module with a skorch net.
+    """A classifier that trains a torch module.
 
-    A method lists all its parameters in ``__init__`` (``learning_rate, weight_decay, batch_size, max_epochs, patience,
-    validation_fraction, calibrate, class_weight, scaling, device, random_state, verbose, callbacks`` among them) and
-    implements ``_build_module``; a module that returns more than logits also has ``_build_criterion`` and
-    ``_class_scores``.
+    A method is a dataclass of its parameters, those below and its own, and implements ``_build_module``. A method whose
+    module returns more than logits also has ``_build_criterion`` and ``_class_scores``. In the docstring of a method,
+    ``{training}`` stands for the parameters and ``{fitted}`` for the attributes below.
 
-    The processes of a torch process group (``accelerate.PartialState()`` creates one) train one model together: each
-    computes its share of every batch of ``batch_size`` graphs, and the result is that of one process up to rounding.
+    Parameters
+    ----------
+    {training}
 
     Attributes
     ----------
-    module_ : torch.nn.Module
-    history_ : list of dict
-        Per epoch: ``epoch``, ``train_loss``, ``dur`` and, with a validation part, ``valid_loss``.
-    scaler_ : EdgeScaler
-    temperature_ : float
-        Class scores are multiplied by it before the softmax. With ``calibrate`` it is fitted to scores of training
-        graphs by nets that they had no part in: to those of the validation part where there is one, otherwise of each
-        half of the graphs by a net trained on the other half. 1 without ``calibrate``, and where a class has fewer
-        than four graphs.
-    net_ : skorch.NeuralNet
-        The net that trained the module; not there in a model loaded from disk.
+    {fitted}
     """
 
     version: ClassVar[int] = 2
 
-    _optimizer: ClassVar[type[torch.optim.Optimizer]] = AdamW
+    #: Whether the weight decay is decoupled from the gradient (AdamW) or an L2 penalty (Adam).
+    _decoupled_weight_decay: ClassVar[bool] = True
 
-    learning_rate: float
-    weight_decay: float
-    batch_size: int
-    max_epochs: int
-    patience: int | None
-    validation_fraction: float
+    scaling: str = "auto"
+    learning_rate: float = 1e-3
+    weight_decay: float = 5e-4
+    batch_size: int = 16
+    max_epochs: int = 30
+    patience: int | None = None
+    validation_fraction: float = 0.0
     calibrate: bool = True
-    class_weight: Any
-    scaling: str
-    device: str
-    random_state: Any
-    verbose: int
-    callbacks: Any
+    class_weight: Any = None
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
+    callbacks: Any = None
 
-    module_: nn.Module
-    history_: list[dict[str, Any]]
-    scaler_: EdgeScaler
-    temperature_: float
-    net_: NeuralNet
+    module_: nn.Module = field(init=False)
+    history_: History = field(init=False)
+    scaler_: InputScaler = field(init=False)
+    temperature_: float = field(init=False)
 
     # -- what a method implements ---------------------------------------------------------------------------
 
@@ -92,8 +77,11 @@ class NetworkClassifier(GraphClassifier):
         return output
 
     def _own_callbacks(self) -> list[Any]:
-        """Named skorch callbacks that the method brings along."""
+        """Callbacks that are part of the method."""
         return []
+
+    def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
+        """Let the module learn from the training graphs, labelled or not, before the first epoch."""
 
     # -- fitting --------------------------------------------------------------------------------------------
 
@@ -106,28 +94,27 @@ class NetworkClassifier(GraphClassifier):
         check_option("calibrate", self.calibrate, (True, False))
         if self.patience is not None:
             check_number("patience", self.patience, low=1, integer=True)
+        for callback in self.callbacks or []:
+            if not callable(getattr(callback, "on_epoch_end", callback)):
+                raise InputError(f"callbacks: {callback!r:.60} is neither a function nor has it on_epoch_end(history).")
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
-        seed, device = join_processes(as_seed(self.random_state), resolve_device(self.device))
+        seed, device = as_seed(self.random_state), resolve_device(self.device)
         self.scaler_ = fit_scaler(X, self.scaling)
         check_magnitude(X, self.scaler_)
         if X_unlabeled is not None:
             check_magnitude(X_unlabeled, self.scaler_, name="X_unlabeled")
-        with torch.device("meta"):
-            module = self._build_module(self.n_nodes_in_, len(self.classes_))
-        self._check_room(device, module)
+        with torch.device("meta"):  # a plan without memory (1 ms), so that a module too large is never allocated
+            plan = self._build_module(self.n_nodes_in_, len(self.classes_))
+        self._check_room(device, plan)
         graphs = self._build_store(X, codes, device, X_unlabeled)
         training, validation = self._split(codes, seed)
         held_out = None if len(validation) else self._cross_fit(graphs, codes, seed)
-        self.net_ = self._train(graphs, codes, training, validation, seed)
-        self.module_ = self.net_.module_.eval()
-        self.module_.zero_grad()  # gradients are as large as the module
-        kept = {"epoch": int, "train_loss": float, "valid_loss": float, "dur": float}
-        self.history_ = [{key: kept[key](row[key]) for key in kept if key in row} for row in self.net_.history]
+        self.module_, self.history_ = self._train(graphs, codes, training, validation, seed)
         if len(validation) and self.calibrate:
-            held_out = self._net_scores(self.net_, graphs.subset(validation)), codes[validation]
+            held_out = self._module_scores(self.module_, graphs.subset(validation)), codes[validation]
         weights = class_weights(self.class_weight, self.classes_, codes)
-        self.temperature_ = 1.0 if held_out is None else agree(fit_temperature(*held_out, weights))
+        self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
         self._warn_if_constant(X, training[:1000])
 
     def _train(
@@ -137,106 +124,100 @@ class NetworkClassifier(GraphClassifier):
         training: NDArray[np.int64],
         validation: NDArray[np.int64],
         seed: int,
-    ) -> NeuralNet:
-        """A net trained on the graphs at ``training`` and all unlabelled ones, by the validation part if it has any."""
-        unlabeled = np.arange(len(codes), len(graphs))
-        used = graphs.subset(np.concatenate([training, unlabeled]))
-        # Everything random below draws from a forked generator: the user's own is left as it was.
+    ) -> tuple[nn.Module, History]:
+        """A module trained on the graphs at ``training`` and all unlabelled ones, and its history."""
+        used = graphs.subset(np.concatenate([training, np.arange(len(codes), len(graphs))]))
+        weights = class_weights(self.class_weight, self.classes_, codes)
+        criterion = self._build_criterion(torch.as_tensor(weights, dtype=torch.float32)).to(graphs.device)
+        # All random numbers come from a forked generator: the user's own stays as it was.
         with torch.random.fork_rng(devices=[graphs.device] if graphs.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            net = self._build_net(codes, graphs.device, graphs.subset(validation) if len(validation) else None)
-            net.initialize()
-            n_graphs = -(-min(net.batch_size, len(used)) // n_processes())
-            batch = bytes_of_batch(net.module_, net.criterion_, used, n_graphs)
-            self._check_room(graphs.device, net.module_, batch)
-            # On one thread: handing a GPU's gradients to another costs half a millisecond in every batch.
-            with interruptible(), torch.autograd.set_multithreading_enabled(n_processes() > 1):
-                return net.partial_fit(used, y=None)
+            module = self._build_module(self.n_nodes_in_, len(self.classes_)).to(graphs.device)
+            batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
+            self._check_room(graphs.device, module, batch)
+            # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
+            with torch.autograd.set_multithreading_enabled(False):
+                self._prepare(module, used)
+                history = train(
+                    module,
+                    criterion,
+                    self._build_optimizer(module),
+                    used,
+                    graphs.subset(validation) if len(validation) else None,
+                    batch_size=self.batch_size,
+                    max_epochs=self.max_epochs,
+                    patience=self.patience,
+                    callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
+                    verbose=bool(self.verbose),
+                )
+        module.zero_grad()  # gradients are as large as the module
+        return module.eval(), history
+
+    def _build_optimizer(self, module: nn.Module) -> Adam:
+        return Adam(module.parameters(), self.learning_rate, self.weight_decay, decoupled=self._decoupled_weight_decay)
 
     def _cross_fit(
         self, graphs: GraphStore, codes: NDArray[np.int64], seed: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
-        """Scores and codes of the labelled graphs, each from a fit to the half that it is not in.
+        """Scores and codes of the labelled graphs, each scored by a network trained on the other half of them.
 
-        None where there is no calibration, or none is possible.
+        None without ``calibrate``, and if a class is too small.
         """
         if not self.calibrate:
             return None
         if np.bincount(codes).min() < LEAST_PER_CLASS:
             warn_user(
-                f"The smallest class has {np.bincount(codes).min()} graphs, too few to calibrate the probabilities "
-                f"on ({LEAST_PER_CLASS} are needed): they keep the scale of the class scores.",
+                f"The probabilities are not calibrated: the smallest class has {np.bincount(codes).min()} graphs, and "
+                f"calibration needs {LEAST_PER_CLASS}.",
             )
             return None
         seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
         scores = np.zeros((len(codes), len(self.classes_)))
         for (training, held_out), own_seed in zip(halves(codes, seeds[2]), seeds, strict=False):
             try:
-                net = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
+                module, _ = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
             except TrainingDivergedError as error:
                 warn_user(f"The probabilities are not calibrated: a fit to half of the graphs failed. {error}")
                 return None
-            scores[held_out] = self._net_scores(net, graphs.subset(held_out))
-            del net  # makes room for the next
+            scores[held_out] = self._module_scores(module, graphs.subset(held_out))
+            del module  # makes room for the next
         return scores, codes
 
     def _as_part(self) -> Self:
-        """This estimator for a fit to a part of the data: silent, with callbacks of its own."""
+        """A copy of this estimator that trains on a part of the data: silent, with its own copies of the callbacks."""
         part = copy(self)
         part.verbose = 0
         try:
             part.callbacks = deepcopy(self.callbacks)
         except Exception as error:
             raise InputError(
-                f"callbacks cannot be copied for the fits that calibrate the probabilities ({error}); use "
-                "calibrate=False."
+                f"callbacks cannot be copied for the fits that calibrate ({error}); set calibrate=False."
             ) from error
         return part
 
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
     ) -> GraphStore:
-        """What batches are drawn from; a method may give its module more than the graphs."""
+        """The source of the batches. A method may give its module more than the graphs."""
         return GraphStore(X, codes, self.scaler_, device, X_unlabeled)
 
-    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
-        weights = torch.as_tensor(class_weights(self.class_weight, self.classes_, codes), dtype=torch.float32)
-        callbacks: list[Any] = [("divergence", DivergenceGuard()), *self._own_callbacks()]
-        if validation is not None and self.patience is not None:
-            callbacks.append(("early_stopping", KeepBest(patience=self.patience, sink=logger.info)))
-        return build_net(
-            device,
-            module=self._build_module(self.n_nodes_in_, len(self.classes_)),
-            criterion=self._build_criterion(weights),
-            optimizer=self._optimizer,
-            optimizer__weight_decay=self.weight_decay,
-            optimizer__fused=True,
-            lr=self.learning_rate,
-            max_epochs=self.max_epochs,
-            batch_size=self.batch_size,
-            iterator_train__shuffle=True,
-            train_split=predefined_split(validation) if validation is not None else None,
-            callbacks=callbacks + list(self.callbacks or []),
-            verbose=int(self.verbose),
-        )
-
     def _split(self, codes: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Stratified training and validation indices; no validation part when a class is too small for one."""
-        everyone, fraction = np.arange(len(codes)), self.validation_fraction
-        validation = validation_part(codes, fraction, seed) if fraction > 0 else everyone[:0]
+        """Stratified training and validation indices; without a validation part if a class is too small."""
+        indices, fraction = np.arange(len(codes)), self.validation_fraction
+        validation = validation_part(codes, fraction, seed) if fraction > 0 else indices[:0]
         if fraction > 0 and len(validation) == 0:
             warn_user(
-                f"The smallest class has {np.bincount(codes).min()} graphs, too few for a validation part of "
-                f"{fraction:g}; training runs for all {self.max_epochs} epochs.",
+                f"There is no validation part: the smallest class has {np.bincount(codes).min()} graphs, too few for "
+                f"validation_fraction={fraction:g}. Training runs for all {self.max_epochs} epochs.",
             )
-        return np.setdiff1d(everyone, validation), validation
+        return np.setdiff1d(indices, validation), validation
 
     def _check_room(self, device: torch.device, module: nn.Module, batch: int = 0) -> None:
         hint = self._smaller_model_hint() + (", or a smaller batch_size" if batch else "")
         check_room(type(self).__name__, device, module, hint=hint, beside=self._bytes_beside(module), batch=batch)
 
     def _bytes_beside(self, module: nn.Module) -> int:
-        """What a fit needs at its peak beside the module's parameters, gradients and moments."""
+        """Bytes that a fit needs at its peak in addition to parameters, gradients and moments of the module."""
         return 0
 
     def _smaller_model_hint(self) -> str:
@@ -249,9 +230,8 @@ class NetworkClassifier(GraphClassifier):
             if len(predicted) > 1:
                 return
         warn_user(
-            f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph: it "
-            'learned nothing beyond the class sizes. Try class_weight="balanced", another learning_rate or more '
-            "epochs.",
+            f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph. Try "
+            'class_weight="balanced", another learning_rate or more epochs.',
         )
 
     # -- using the fitted module ----------------------------------------------------------------------------
@@ -262,7 +242,7 @@ class NetworkClassifier(GraphClassifier):
         return graphs
 
     def _forward(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Any]:
-        """Module outputs batch by batch, without gradients; of all graphs, or of those at ``index``."""
+        """Outputs of the module, batch by batch and without gradients, for all graphs or those at ``index``."""
         device = next(self.module_.parameters()).device
         self.module_.eval()
         index = np.arange(len(X)) if index is None else index
@@ -275,10 +255,10 @@ class NetworkClassifier(GraphClassifier):
         """Class scores ``(n, n_classes)`` of all graphs, or of those at ``index``."""
         return np.concatenate([self._class_scores(out).cpu().double().numpy() for out in self._forward(X, index)])
 
-    def _net_scores(self, net: NeuralNet, graphs: GraphStore) -> NDArray[np.float64]:
-        """Class scores ``(n, n_classes)`` that a net gives the graphs of a store, in ascending order."""
-        outputs = net.forward_iter(graphs, device=None)
-        return np.concatenate([self._class_scores(out).cpu().double().numpy() for out in outputs])
+    def _module_scores(self, module: nn.Module, graphs: GraphStore) -> NDArray[np.float64]:
+        """Class scores ``(n, n_classes)`` that a module gives the graphs of a store, whose index is ascending."""
+        batches = outputs(module, graphs, self.batch_size)
+        return np.concatenate([self._class_scores(output).cpu().double().numpy() for output, _ in batches])
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(softmax(self.temperature_ * self._scores(X), axis=1))
@@ -291,9 +271,9 @@ class NetworkClassifier(GraphClassifier):
         logarithm, scale = values["scaler"]
         for name, value in (("scale", scale), ("temperature", values["temperature"])):
             check_number(name, value, low=0, open_low=True, high=float(np.finfo(np.float32).max))
-        self.scaler_ = EdgeScaler(check_truth("logarithm", logarithm), scale)
+        self.scaler_ = InputScaler(check_truth("logarithm", logarithm), scale)
         self.temperature_, self.history_ = values["temperature"], [dict(epoch) for epoch in values["history"]]
-        with torch.device("meta"):  # shapes alone: what a file declares may be too large to build
+        with torch.device("meta"):  # shapes only: a file may declare a module that is too large to build
             plan = self._build_module(self.n_nodes_in_, len(self.classes_)).state_dict()
         kinds = {name: torch.empty(0, dtype=tensor.dtype).numpy().dtype for name, tensor in plan.items()}
         check_arrays(arrays, {name: (kinds[name], tuple(tensor.shape)) for name, tensor in plan.items()})

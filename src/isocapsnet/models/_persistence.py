@@ -1,4 +1,4 @@
-"""Fitted models on disk: one safetensors file whose header carries the rest as JSON; never a pickle."""
+"""Fitted models on disk: one safetensors file with JSON in its header; never a pickle."""
 
 import hashlib
 import json
@@ -24,15 +24,15 @@ _FORMAT = 1
 # Beyond what any graph or label has, and small enough to compute with.
 _MAX_NODES = 1_000_000
 _MAX_LABEL_BYTES = 100_000_000
-# A sentence quotes what it refuses, which may be long.
+# Error messages quote values of the file, which may be long.
 _MAX_SENTENCE = 500
 
 
 def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path:
-    """Write a fitted estimator of ``MODELS`` to one file; a file that is already there is replaced at once.
+    """Write a fitted estimator of ``MODELS`` to one file. An existing file is replaced atomically.
 
-    The file holds the method's name, its parameters, ``classes_``, ``n_nodes_in_``, what was learned, and a
-    digest of all of it. A parameter that JSON cannot hold (callbacks, say) is left out with a warning.
+    The file has the name of the method, its parameters, ``classes_``, ``n_nodes_in_``, the fitted state, and a digest
+    of all of these. Parameters that JSON cannot represent, such as callbacks, are left out with a warning.
     """
     method = next((name for name, model in MODELS.items() if model is type(estimator)), None)
     if method is None:
@@ -65,11 +65,10 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
 
 
 def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
-    """Read an estimator that :func:`save_model` wrote; its predictions are the saved one's, bit for bit.
+    """Read an estimator written by :func:`save_model`. Its predictions equal those of the saved one, bit for bit.
 
-    Nothing in the file is trusted: names, parameters, types, shapes and numbers are compared with what the method
-    needs before anything is built from them, and nothing is allocated that the file does not hold itself. What does not
-    fit is refused in one sentence.
+    The file is not trusted. Names, parameters, types, shapes and numbers are checked before a model is built from them,
+    and no more memory is allocated than the file itself has. Anything else raises InputError.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -81,7 +80,7 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
         return _rebuild(path, content, arrays)
     except InputError as error:
         raise InputError(f"{path} cannot be loaded: {str(error).rstrip('.')[:_MAX_SENTENCE]}.") from error
-    except Exception as error:  # whatever a file can bring about: another version's content, or a forged one
+    except Exception as error:  # from the content of another version, or a forged one
         raise InputError(
             f"{path} was saved by isocapsnet {content['isocapsnet']} and cannot be read by isocapsnet "
             f"{isocapsnet.__version__} ({type(error).__name__}: {_shorten(error)}); install that version, or fit the "
@@ -118,7 +117,7 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any], dict[str, NDArray[Any]]]:
-    """The text header, its content and the arrays of a safetensors file; of a foreign file nothing but the header."""
+    """Header, content and arrays of a safetensors file. Arrays are read only if the content is ours."""
     try:
         with safe_open(path, framework="np") as file:
             header = file.metadata() or {}
@@ -133,12 +132,12 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any], dict[str, NDArray
 
 
 def _shorten(error: Exception) -> str:
-    """The error's text on one line, without characters that a terminal would act upon."""
+    """The text of an error on one line, without control characters."""
     return " ".join(ascii(str(error))[1:-1].split())[:200]
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
-    """The content of the header, whose format is known."""
+    """The content of the header, with a supported format."""
     try:
         content = json.loads(text)
         version, written_format = content["isocapsnet"], content["format"]
@@ -178,7 +177,7 @@ def _storable_parameters(estimator: GraphClassifier) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """JSON that keeps what plain JSON forgets: tuples stay tuples, and a mapping's keys keep their type.
+    """JSON that preserves tuples and the types of keys.
 
     Arrays and ranges become lists.
     """
@@ -209,7 +208,7 @@ def _decode(value: Any) -> Any:
 
 
 def _encode_classes(classes: NDArray[Any]) -> dict[str, Any]:
-    """Labels and their type, so that a loaded model answers with the labels it was fitted to."""
+    """Labels and their type, so that a loaded model predicts the labels it was fitted to."""
     try:
         labels = _encode(classes.tolist())
     except TypeError as error:
@@ -218,21 +217,21 @@ def _encode_classes(classes: NDArray[Any]) -> dict[str, Any]:
 
 
 def _decode_classes(stored: dict[str, Any]) -> NDArray[Any]:
-    """The inverse of ``_encode_classes``; labels must be what ``fit`` makes of them: sorted, each there once."""
+    """The inverse of ``_encode_classes``. Labels must be sorted and unique, as after ``fit``."""
     labels, dtype = stored["labels"], np.dtype(stored["dtype"])
     scalars = all(isinstance(label, bool | int | float | str) for label in labels)
     if not scalars or dtype.kind not in "biufUO" or dtype.itemsize * len(labels) > _MAX_LABEL_BYTES:
-        raise InputError("its classes are no labels")
+        raise InputError("its classes are not labels")
     classes = np.array(labels, dtype=dtype)
     if not np.array_equal(np.unique(classes), classes) or classes.tolist() != labels:
-        raise InputError("its classes are no sorted list of different labels")
+        raise InputError("its classes are not sorted and unique")
     return classes
 
 
 def _decode_layout(content: dict[str, Any]) -> tuple[list[str] | None, bool | None]:
-    """Names of the nodes and whether edges are directed; older files do not say."""
+    """Names of the nodes and whether edges are directed; None in older files."""
     names, directed = content.get("node_names"), content.get("directed")
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if not (names is None or (is_list and len(names) == content["n_nodes"])) or directed not in (None, True, False):
-        raise InputError("the names of its nodes do not fit")
+        raise InputError("its node names or edge direction are not valid")
     return names, directed

@@ -1,4 +1,4 @@
-"""What the networks share in which unlabelled graphs can take part."""
+"""Base class of the networks that also learn from unlabelled graphs."""
 
 from typing import Any, Self
 
@@ -10,17 +10,17 @@ from isocapsnet.models._network import NetworkClassifier
 
 
 class SemiSupervisedNetwork(NetworkClassifier):
-    """A network that learns something without labels, a reconstruction of the graphs say."""
+    """A network that also learns without labels, for example to reconstruct the graphs."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, X_unlabeled: ArrayLike | None = None) -> Self:
-        """Fit to labelled graphs; graphs in ``X_unlabeled`` take part in what is learned without labels alone.
+        """Fit to labelled graphs, and to unlabelled ones where no label is needed.
 
         Parameters
         ----------
         X : array-like (n_graphs, n_nodes, n_nodes)
         y : array-like (n_graphs,)
         X_unlabeled : array-like (n_unlabeled, n_nodes, n_nodes), optional
-            Left out, with a warning, where the settings leave nothing to learn without labels.
+            Ignored with a warning if the parameters leave nothing to learn without labels.
         """
         graphs, classes, codes = self._check_training(X, y)
         unlabeled: NDArray[Any] | None = None
@@ -28,12 +28,12 @@ class SemiSupervisedNetwork(NetworkClassifier):
             unlabeled = check_graphs(X_unlabeled, n_nodes=graphs.shape[1], name="X_unlabeled")
             if not self._learns_unlabeled():
                 warn_user(
-                    f"The {len(unlabeled)} unlabelled graphs are left out: with reconstruction_weight=0 nothing is "
-                    "learned from them.",
+                    f"The {len(unlabeled)} unlabelled graphs are ignored: reconstruction_weight=0 leaves nothing to "
+                    "learn from them.",
                 )
                 unlabeled = None
         return self._fit_checked(graphs, classes, codes, unlabeled)
 
     def _learns_unlabeled(self) -> bool:
-        """Whether anything is learned from graphs without labels."""
+        """Whether the network learns from graphs without labels."""
         return True

@@ -1,4 +1,4 @@
-"""What a file says about a fitted estimator, compared with what it must be before anything is built from it."""
+"""Checks of the arrays and values in a model file, before a model is built from them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,32 +8,32 @@ from numpy.typing import DTypeLike, NDArray
 
 from isocapsnet._validation import InputError
 
-#: Type and shape of an array; a text instead of a number names a length that is free, but one wherever it is named.
+#: Type and shape of an array. A name instead of a number is a free length, equal wherever the name is used.
 Expected = tuple[DTypeLike, tuple[int | str, ...]]
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, Expected]) -> None:
-    """Refuse arrays that are missing, unknown, or of another type or shape than expected."""
-    for problem, names in (("no", set(expected) - set(arrays)), ("an unknown", set(arrays) - set(expected))):
+    """Raise InputError for arrays that are missing, unexpected, or of a wrong type or shape."""
+    for problem, names in (("no", set(expected) - set(arrays)), ("an unexpected", set(arrays) - set(expected))):
         if names:
             raise InputError(f"it has {problem} array {min(names)!r:.60}")
     lengths: dict[str, int] = {}
     for name, (dtype, shape) in expected.items():
-        found = arrays[name]
-        if found.dtype != np.dtype(dtype):
-            raise InputError(f"array {name!r} holds {found.dtype} values instead of {np.dtype(dtype)}")
+        array = arrays[name]
+        if array.dtype != np.dtype(dtype):
+            raise InputError(f"array {name!r} holds {array.dtype} values instead of {np.dtype(dtype)}")
         wanted = tuple(
-            lengths.setdefault(length, found.shape[axis] if axis < found.ndim else 0)
+            lengths.setdefault(length, array.shape[axis] if axis < array.ndim else 0)
             if isinstance(length, str)
             else length
             for axis, length in enumerate(shape)
         )
-        if found.shape != wanted:
-            raise InputError(f"array {name!r} has shape {found.shape} instead of {wanted}")
+        if array.shape != wanted:
+            raise InputError(f"array {name!r} has shape {array.shape} instead of {wanted}")
 
 
 def check_truth(name: str, value: Any) -> bool:
-    """Refuse anything but True and False."""
+    """Raise InputError for anything but True and False."""
     if not isinstance(value, bool):
         raise InputError(f"{name} is neither true nor false")
     return value

@@ -1,4 +1,4 @@
-"""What the capsule networks over isomorphic templates share."""
+"""Base class of the capsule networks with isomorphic templates."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from isocapsnet.models._capsules import CapsuleClassifier
 
 
 class Matches(NamedTuple):
-    """Where and how each template matches.
+    """The match of each template with each window.
 
     Attributes
     ----------

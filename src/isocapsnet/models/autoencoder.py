@@ -4,6 +4,8 @@ P. Vincent, H. Larochelle, I. Lajoie, Y. Bengio and P.-A. Manzagol, "Stacked den
 """
 
 from collections.abc import Sequence
+from dataclasses import field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,18 +13,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
-from skorch import NeuralNet
-from skorch.callbacks import Callback
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from isocapsnet._validation import check_number
 from isocapsnet.models._base import are_symmetric, count_edges
-from isocapsnet.models._batches import Batches, GraphStore
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._device import PARAMETER, WHILE_TRAINING
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
-from isocapsnet.models._optimizers import AdamW
+from isocapsnet.models._parameters import estimator
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._state import check_truth
+from isocapsnet.models._training import train
 from isocapsnet.nn.capsule import mlp
 
 
@@ -51,7 +53,7 @@ class EdgeEncoder(nn.Module):
         n_edges = count_edges(n_nodes, directed=directed)
         self.register_buffer("mean", torch.zeros(n_edges))
         self.register_buffer("deviation", torch.ones(n_edges))
-        # On the meta device, which knows shapes alone, there is nothing to select from.
+        # The meta device has shapes only, from which no edges can be selected.
         edges = torch.empty(n_edges, dtype=torch.int64) if self.mean.is_meta else _find_edges(n_nodes, directed)
         self.register_buffer("edges", edges, persistent=False)
         self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([n_edges, *hidden_sizes]))
@@ -77,60 +79,50 @@ class EdgeEncoder(nn.Module):
 def _find_edges(n_nodes: int, directed: bool) -> Tensor:
     """Which entries of a flat adjacency matrix are edges: int64 ``(n_edges,)``."""
     ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool)
-    if n_nodes == 1:  # no edges; the one entry stands for them
+    if n_nodes == 1:  # without edges, the only entry is used
         return torch.zeros(1, dtype=torch.int64)
     return (ones.fill_diagonal_(False) if directed else ones.triu(1)).flatten().nonzero()[:, 0]
 
 
-class _Pretraining(Callback):
-    """Layer by layer, before the labels are used: restore a layer's input from a corrupted copy (Sections 3 and 4).
+class _Denoiser(nn.Module):
+    """One layer of the encoder and a linear decoder, which restore the layer's input from a corrupted copy.
+
+    Real-valued inputs and a squared error, Sections 2.3 and 3 of the paper.
 
     Parameters
     ----------
-    epochs : int
-        Per layer.
+    encoder : EdgeEncoder
+    depth : int
+        Of the layer in the encoder.
     corruption : float
-        Share of the inputs set to 0, which for standardised edges is the mean.
+        Share of the inputs set to 0, which is the mean of standardised edges.
     """
 
-    def __init__(self, epochs: int, corruption: float) -> None:
-        self.epochs, self.corruption = epochs, corruption
+    def __init__(self, encoder: EdgeEncoder, depth: int, corruption: float) -> None:
+        super().__init__()
+        layer = encoder.layers[depth]
+        assert isinstance(layer, nn.Linear)
+        self.layer, self.decoder = layer, nn.Linear(layer.out_features, layer.in_features, device=layer.weight.device)
+        self.corruption = corruption
+        self._inputs = partial(encoder.encode, depth=depth)  # no submodule: the layers before this one stay as they are
 
-    def on_train_begin(self, net: NeuralNet, X: GraphStore | None = None, y: Any = None, **kwargs: Any) -> None:
-        assert X is not None
-        module = net.module_
-        scaler = StandardScaler()
-        for graphs, _ in Batches(X, net.batch_size):
-            scaler.partial_fit(module.select(graphs).double().cpu().numpy())
-        module.mean.copy_(torch.from_numpy(scaler.mean_))
-        module.deviation.copy_(torch.from_numpy(scaler.scale_))
-        for depth in range(len(module.layers)):
-            self._pretrain(net, X, depth)
-
-    def _pretrain(self, net: NeuralNet, X: GraphStore, depth: int) -> None:
-        """Train one layer, with a linear decoder that is not kept (real inputs, squared error; Section 2.3)."""
-        layer = net.module_.layers[depth]
-        decoder = nn.Linear(layer.out_features, layer.in_features, device=layer.weight.device)
-        parameters = [*layer.parameters(), *decoder.parameters()]
-        optimizer = AdamW(parameters, lr=net.lr, weight_decay=net.optimizer__weight_decay, fused=True)
-        for _ in range(self.epochs):
-            for graphs, _ in Batches(X, net.batch_size, shuffle=True):
-                with torch.no_grad():
-                    clean = net.module_.encode(graphs, depth)
-                corrupted = clean * (torch.rand_like(clean) >= self.corruption)
-                optimizer.zero_grad()
-                nn.functional.mse_loss(decoder(layer(corrupted).sigmoid()), clean).backward()
-                optimizer.step()
+    def forward(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        """The restored and the clean input of the layer, ``(n_graphs, n_features)`` each."""
+        with torch.no_grad():
+            clean = self._inputs(graphs)
+        corrupted = clean * (torch.rand_like(clean) >= self.corruption)
+        return self.decoder(self.layer(corrupted).sigmoid()), clean
 
 
+@estimator
 class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
     """Stacked denoising autoencoder and an MLP on its code (Vincent et al. 2010).
 
     Each layer of the encoder is first trained, without labels, to restore its input from a copy in which a share of the
-    entries is masked; unlabelled graphs take part in this. The encoder and the MLP on its code are then trained
-    together on the labels. Edges are the upper triangle, or both triangles when a training graph is not symmetric; the
-    diagonal is not used. Each edge, with its sign and weight, is centred and scaled by its mean and deviation over the
-    training graphs.
+    entries is masked; this also uses unlabelled graphs. The encoder and the MLP on its code are then trained together
+    on the labels. Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal
+    is not used. Each edge, with its sign and weight, is centred and scaled by its mean and deviation over the training
+    graphs.
 
     Parameters
     ----------
@@ -141,81 +133,27 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
     corruption : float
         Share of the entries masked in pretraining.
     pretraining_epochs : int
-        Per layer; 0 leaves pretraining out.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled before they are standardised one by one; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW, in pretraining too.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+        Per layer, with the same optimizer as the training after it; 0 leaves pretraining out.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     directed_ : bool
         Whether both triangles are used.
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    directed_: bool
+    hidden_sizes: Sequence[int] = (256, 64)
+    head_sizes: Sequence[int] = (32,)
+    corruption: float = 0.25
+    pretraining_epochs: int = 30
 
-    def __init__(
-        self,
-        *,
-        hidden_sizes: Sequence[int] = (256, 64),
-        head_sizes: Sequence[int] = (32,),
-        corruption: float = 0.25,
-        pretraining_epochs: int = 30,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.hidden_sizes = hidden_sizes
-        self.head_sizes = head_sizes
-        self.corruption = corruption
-        self.pretraining_epochs = pretraining_epochs
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    directed_: bool = field(init=False)
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"corruption": [0.0, 0.25, 0.5], "learning_rate": [3e-4, 1e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -233,16 +171,30 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         return EdgeEncoder(n_nodes, n_classes, self.hidden_sizes, self.head_sizes, self.directed_)
 
     def _bytes_beside(self, module: nn.Module) -> int:
-        # A layer is pretrained with a decoder of its own size, before the optimiser of the whole module has moments.
+        # A layer is pretrained with a decoder of its own size, before the optimizer of the whole module has moments.
         sizes = {name: parameter.numel() for name, parameter in module.named_parameters()}
         widest, whole = max(size for name, size in sizes.items() if name.startswith("layers")), sum(sizes.values())
         pretraining = (PARAMETER + 2 * WHILE_TRAINING) * widest
         return max(0, pretraining - WHILE_TRAINING * whole) if self.pretraining_epochs else 0
 
-    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
-        net = super()._build_net(codes, device, validation)
-        net.callbacks.append(("pretraining", _Pretraining(self.pretraining_epochs, self.corruption)))
-        return net
+    def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
+        """Standardise the edges, then train layer by layer without labels (Section 4)."""
+        assert isinstance(module, EdgeEncoder)
+        scaler = StandardScaler()
+        for batch, _ in graphs.batches(self.batch_size):
+            scaler.partial_fit(module.select(batch).double().cpu().numpy())
+        module.mean.copy_(torch.from_numpy(scaler.mean_))
+        module.deviation.copy_(torch.from_numpy(scaler.scale_))
+        for depth in range(len(module.layers)):
+            denoiser = _Denoiser(module, depth, self.corruption)
+            train(
+                denoiser,
+                lambda output, _: mse_loss(*output),
+                self._build_optimizer(denoiser),
+                graphs,
+                batch_size=self.batch_size,
+                max_epochs=self.pretraining_epochs,
+            )
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._get_state()

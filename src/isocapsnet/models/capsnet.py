@@ -12,6 +12,7 @@ from isocapsnet._validation import check_number
 from isocapsnet.functional import squash
 from isocapsnet.models._capsules import CapsuleClassifier
 from isocapsnet.models._encoder import check_sizes
+from isocapsnet.models._parameters import estimator
 from isocapsnet.nn import CapsuleOutput, DigitCapsules, GraphDecoder
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
@@ -80,17 +81,18 @@ class CapsNet(nn.Module):
         return CapsuleOutput(capsules, self.decoder(capsules) if self.decoder is not None else None, graphs)
 
 
+@estimator
 class CapsNetClassifier(CapsuleClassifier):
     """Capsule network with convolutional primary capsules (Sabour et al. 2017).
 
     A convolution over the adjacency matrix and a second one whose channels are read in groups, one primary capsule
     each, are followed by dynamic routing to one capsule per class; the length of a class capsule is the class score.
-    Weighted and negative edges and the diagonal enter as they are, after scaling. Neighbouring rows are read as
-    neighbouring pixels, so the answer depends on the order of the nodes.
+    Weighted and negative edges and the diagonal enter as they are, after scaling. Neighbouring rows are neighbouring
+    pixels, so the model depends on the order of the nodes.
 
-    Four things differ from the original, which was made for images of 28 x 28 pixels. The sum of the votes is divided
-    by the square root of their number, or thousands of votes would saturate every class capsule. Both convolutions have
-    a stride, and layers are narrower. The decoder sees all class capsules instead of the true class alone, so that it
+    The original was made for images of 28 x 28 pixels; four things differ here. The sum of the votes is divided by the
+    square root of their number, because thousands of votes would saturate every class capsule. Both convolutions have a
+    stride, and layers are narrower. The decoder uses all class capsules instead of that of the true class, so that it
     needs no label. Its error is the norm of the difference instead of the squared norm, as in Iso-CapsNet.
 
     Parameters
@@ -107,87 +109,28 @@ class CapsNetClassifier(CapsuleClassifier):
     decoder_sizes : sequence of int
         Hidden widths of the decoder.
     reconstruction_weight : float
-        Weight of the norm of the reconstruction error, in scaled units; 0 leaves the decoder out.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+        Weight of the norm of the reconstruction error, in scaled units. With 0 there is no decoder.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    def __init__(
-        self,
-        *,
-        n_channels: int = 16,
-        n_primary: int = 4,
-        primary_size: int = 8,
-        capsule_size: int = 16,
-        kernel_size: int = 5,
-        stride: int = 2,
-        routing_iterations: int = 3,
-        decoder_sizes: Sequence[int] = (512, 1024),
-        reconstruction_weight: float = 0.0005,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.n_channels = n_channels
-        self.n_primary = n_primary
-        self.primary_size = primary_size
-        self.capsule_size = capsule_size
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.routing_iterations = routing_iterations
-        self.decoder_sizes = decoder_sizes
-        self.reconstruction_weight = reconstruction_weight
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_channels: int = 16
+    n_primary: int = 4
+    primary_size: int = 8
+    capsule_size: int = 16
+    kernel_size: int = 5
+    stride: int = 2
+    routing_iterations: int = 3
+    decoder_sizes: Sequence[int] = (512, 1024)
+    reconstruction_weight: float = 0.0005
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
 
     def _check_parameters(self, n_nodes: int) -> None:

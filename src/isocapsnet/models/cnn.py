@@ -1,4 +1,4 @@
-"""A convolutional network that reads the adjacency matrix as an image: LeNet-5.
+"""A convolutional network on the adjacency matrix as an image: LeNet-5.
 
 Y. LeCun, P. Haffner, L. Bottou and Y. Bengio, "Object recognition with gradient-based learning", 1999.
 """
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import check_number
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
+from isocapsnet.models._parameters import estimator
 
 KERNEL_SIZE = 5
 
@@ -18,7 +19,7 @@ KERNEL_SIZE = 5
 def convolutions(channels: Sequence[int]) -> nn.Sequential:
     """5 x 5 convolutions, each with ReLU and 2 x 2 max-pooling: ``(b, 1, n, n)`` to ``(b, channels[-1], m, m)``.
 
-    Borders are padded and pooling rounds up, so graphs of any size pass and no node is cut off:
+    Borders are padded and pooling rounds up, so graphs of any size are valid and no node is lost:
     m = ⌈n / 2^len(channels)⌉.
     """
     layers: list[nn.Module] = []
@@ -67,12 +68,13 @@ class LeNet(nn.Module):
         return EncoderOutput(self.head(code), code)
 
 
+@estimator
 class CNNClassifier(EncoderClassifier):
     """LeNet-5 on the adjacency matrix (LeCun et al. 1999).
 
     Two convolutions with max-pooling and two fully connected layers, in the sizes of LeNet-5. Weighted and negative
-    edges and the diagonal enter as they are, after scaling. Neighbouring rows are read as neighbouring pixels, so the
-    answer depends on the order of the nodes.
+    edges and the diagonal enter as they are, after scaling. Neighbouring rows are neighbouring pixels, so the model
+    depends on the order of the nodes.
 
     Parameters
     ----------
@@ -81,75 +83,23 @@ class CNNClassifier(EncoderClassifier):
     hidden_sizes : sequence of int
         Widths of the fully connected layers; ``transform`` returns the last one.
     dropout : float
-        Share of the inputs of each fully connected layer that is silenced in training.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+        Dropout before each fully connected layer.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    def __init__(
-        self,
-        *,
-        channels: Sequence[int] = (6, 16),
-        hidden_sizes: Sequence[int] = (120, 84),
-        dropout: float = 0.0,
-        scaling: str = "auto",
-        learning_rate: float = 3e-4,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.channels = channels
-        self.hidden_sizes = hidden_sizes
-        self.dropout = dropout
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    channels: Sequence[int] = (6, 16)
+    hidden_sizes: Sequence[int] = (120, 84)
+    dropout: float = 0.0
+    learning_rate: float = 3e-4
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [1e-4, 3e-4, 1e-3], "dropout": [0.0, 0.5]}
 
     def _check_parameters(self, n_nodes: int) -> None:

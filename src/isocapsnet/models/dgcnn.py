@@ -13,16 +13,18 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._encoder import EncoderOutput, check_sizes
-from isocapsnet.models._graphs import GraphNeuralNetwork, NodesAndEdges, geometric_layers
+from isocapsnet.models._graph_network import GraphNeuralNetwork, NodesAndEdges, geometric_layers
+from isocapsnet.models._parameters import estimator
 
 _KERNEL_SIZE = 5
 
 
 class DGCNN(nn.Module):
-    """Graph convolutions with tanh, the last with one channel; nodes sorted by that channel and the first kept; two
-    1-D convolutions along the sorted nodes, a dense layer, a linear classifier.
+    """Graph convolutions, SortPooling, two 1-D convolutions, a dense layer and a linear classifier.
 
-    The paper normalises A + I by rows, this layer symmetrically.
+    The last graph convolution has one channel. The nodes are sorted by it, and the first ones are kept.
+
+    The paper normalises A + I by rows; this layer normalises it symmetrically.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ class DGCNN(nn.Module):
     n_kept : int
         k of SortPooling: nodes that are read.
     channels : sequence of 2 int
-        Of the 1-D convolutions.
+        Channels of the 1-D convolutions.
     dense_size : int
     dropout : float
     """
@@ -84,119 +86,47 @@ class DGCNN(nn.Module):
         return EncoderOutput(self.classifier(code), code)
 
 
+@estimator
 class DGCNNClassifier(GraphNeuralNetwork):
-    """Deep graph convolutional network (Zhang et al. 2018): graph convolutions, nodes sorted by what they learned
-    (SortPooling), 1-D convolutions over the sorted nodes.
+    """Deep graph convolutional network (Zhang et al. 2018).
 
-    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
-    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
-    hears those its row points to.
+    Graph convolutions are followed by SortPooling, which sorts the nodes by their last feature, and by 1-D convolutions
+    over the sorted nodes.
+
+    {strongest_edges}
 
     Parameters
     ----------
-    node_features : {"profile", "degree", "identity"}
-        What a node starts with: its row of the graph (with a fixed mark at its own place), its degree, or which
-        region it is. With ``"degree"`` the method is invariant to the order of the nodes.
-    density : float
-        Share of the possible edges that each graph keeps.
-    negative_edges : {"drop", "absolute"}
-        Whether negative edges are never kept, or ranked and weighted by absolute value.
-    edge_weights : {"binary", "weighted"}
-        Kept edges count 1 each, or by their weight over the graph's mean.
+    {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions before the one-channel convolution that sorts, and features per node after each.
     kept_nodes : float
         Share of the nodes, first in the sorted order, that the 1-D convolutions read.
     channels : sequence of 2 int
-        Of the two 1-D convolutions.
+        Channels of the two 1-D convolutions.
     dense_size : int
-        Of the layer before the classifier.
+        Size of the layer before the classifier.
     dropout : float
         Before the classifier.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
     version: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        *,
-        node_features: str = "profile",
-        density: float = 0.05,
-        negative_edges: str = "drop",
-        edge_weights: str = "binary",
-        n_layers: int = 3,
-        hidden_size: int = 32,
-        kept_nodes: float = 0.6,
-        channels: Sequence[int] = (16, 32),
-        dense_size: int = 128,
-        dropout: float = 0.5,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 32,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.node_features = node_features
-        self.density = density
-        self.negative_edges = negative_edges
-        self.edge_weights = edge_weights
-        self.n_layers = n_layers
-        self.hidden_size = hidden_size
-        self.kept_nodes = kept_nodes
-        self.channels = channels
-        self.dense_size = dense_size
-        self.dropout = dropout
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_layers: int = 3
+    hidden_size: int = 32
+    kept_nodes: float = 0.6
+    channels: Sequence[int] = (16, 32)
+    dense_size: int = 128
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"kept_nodes": [0.3, 0.6, 1.0], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -205,7 +135,7 @@ class DGCNNClassifier(GraphNeuralNetwork):
         check_number("dense_size", self.dense_size, low=1, integer=True)
         check_sizes("channels", self.channels)
         if len(self.channels) != 2:
-            raise InputError(f"channels={self.channels!r} must hold two numbers, one per 1-D convolution.")
+            raise InputError(f"channels={self.channels!r} must have two numbers, one per 1-D convolution.")
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return DGCNN(

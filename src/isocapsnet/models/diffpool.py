@@ -13,11 +13,12 @@ from torch.nn.functional import cross_entropy
 
 from isocapsnet._validation import check_number
 from isocapsnet.models._encoder import MAX_LAYERS
-from isocapsnet.models._graphs import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+from isocapsnet.models._graph_network import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+from isocapsnet.models._parameters import estimator
 
 
 class DiffPoolOutput(NamedTuple):
-    """What the network says about a batch.
+    """The output of the network for a batch.
 
     Attributes
     ----------
@@ -36,8 +37,10 @@ class DiffPoolOutput(NamedTuple):
 
 
 class DiffPool(nn.Module):
-    """A stack of levels: at each, one GNN embeds the nodes, another assigns them to clusters softly, and the clusters
-    are the nodes of the next level (Eqs. 3-6). The graph's code is the mean over nodes at every level.
+    """Levels of embedding and pooling (Eqs. 3-6).
+
+    At each level one GNN embeds the nodes and another assigns them to soft clusters, which are the nodes of the next
+    level. The code of a graph has the mean over nodes of every level.
 
     Parameters
     ----------
@@ -129,121 +132,47 @@ class DiffPoolLoss(nn.Module):
         return loss + self.link_weight * output.link_loss + self.entropy_weight * output.entropy
 
 
+@estimator
 class DiffPoolClassifier(GraphNeuralNetwork):
-    """Hierarchical graph network (Ying et al. 2018): nodes are pooled into learned clusters, level by level; a linear
-    classifier reads the mean over the nodes of every level.
+    """Hierarchical graph network (Ying et al. 2018).
 
-    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
-    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
-    hears those its row points to.
+    Nodes are pooled into learned clusters, level by level. A linear classifier uses the means over the nodes of every
+    level.
+
+    {strongest_edges}
 
     Parameters
     ----------
-    node_features : {"profile", "degree", "identity"}
-        What a node starts with: its row of the graph (with a fixed mark at its own place), its degree, or which
-        region it is. With ``"degree"`` the method is invariant to the order of the nodes.
-    density : float
-        Share of the possible edges that each graph keeps.
-    negative_edges : {"drop", "absolute"}
-        Whether negative edges are never kept, or ranked and weighted by absolute value.
-    edge_weights : {"binary", "weighted"}
-        Kept edges count 1 each, or by their weight over the graph's mean.
+    {neighbourhoods}
     n_layers, hidden_size : int
         Layers of each GNN, and features per node after each.
     n_pools : int
-        Poolings.
+        Number of poolings.
     pool_ratio : float
         Clusters per node at each pooling.
     link_weight, entropy_weight : float
-        Of the losses that keep linked nodes together and assignments clear.
+        Weights of the losses that keep linked nodes in one cluster and make assignments distinct.
     dropout : float
         After each embedding.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
     version: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        *,
-        node_features: str = "profile",
-        density: float = 0.05,
-        negative_edges: str = "drop",
-        edge_weights: str = "binary",
-        n_layers: int = 1,
-        hidden_size: int = 64,
-        n_pools: int = 1,
-        pool_ratio: float = 0.25,
-        link_weight: float = 1.0,
-        entropy_weight: float = 1.0,
-        dropout: float = 0.5,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 32,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.node_features = node_features
-        self.density = density
-        self.negative_edges = negative_edges
-        self.edge_weights = edge_weights
-        self.n_layers = n_layers
-        self.hidden_size = hidden_size
-        self.n_pools = n_pools
-        self.pool_ratio = pool_ratio
-        self.link_weight = link_weight
-        self.entropy_weight = entropy_weight
-        self.dropout = dropout
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_layers: int = 1
+    n_pools: int = 1
+    pool_ratio: float = 0.25
+    link_weight: float = 1.0
+    entropy_weight: float = 1.0
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"n_layers": [1, 2], "pool_ratio": [0.1, 0.25], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:

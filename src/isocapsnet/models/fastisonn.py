@@ -4,7 +4,6 @@ L. Meng and J. Zhang, "IsoNN: isomorphic neural network for graph representation
 arXiv 1907.09495, 2019.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,12 @@ from isocapsnet.functional import window_eigenvectors
 from isocapsnet.functional.isomorphic import PROJECTIONS
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
-from isocapsnet.models._scaling import EdgeScaler
+from isocapsnet.models._parameters import estimator
+from isocapsnet.models._scaling import InputScaler
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
 
-# Eigenvectors up to this size are kept during a fit; beyond it they are computed anew for every batch.
+# Eigenvectors up to this size are kept during a fit; larger ones are computed again for every batch.
 _KEPT_BYTES = 1024**3
 
 
@@ -39,7 +39,7 @@ class _SpectralStore(GraphStore):
         self,
         X: NDArray[Any],
         codes: NDArray[np.int64],
-        scaler: EdgeScaler,
+        scaler: InputScaler,
         device: torch.device,
         kernel_size: int,
         stride: int,
@@ -51,91 +51,42 @@ class _SpectralStore(GraphStore):
             parts = [window_eigenvectors(part, kernel_size, stride) for part in self.resident.split(16)]
             self.vectors = torch.cat(parts)
 
-    def batch(self, positions: NDArray[np.int64]) -> tuple[Any, Tensor]:
+    def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
         """The module's arguments and codes ``(n,)`` at positions of this subset."""
-        graphs, codes = super().batch(positions)
+        graphs, codes = super().batch(positions, buffer)
         if self.vectors is None:
             return graphs, codes
         vectors = self.vectors[torch.from_numpy(self.index[positions]).to(self.device)]
         return {"graphs": graphs, "window_vectors": vectors}, codes
 
 
+@estimator
 class FastIsoNNClassifier(IsoNNClassifier):
     """Isomorphic neural network with a spectral match (FastIsoNN, Meng & Zhang 2019).
 
     As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, but the node permutation of a match is computed from the
-    eigenvectors of template and window instead of searched among all k!, which pays for templates of five nodes and
-    more. Weighted and negative edges and the diagonal enter as they are, after scaling.
+    eigenvectors of template and window instead of searched among all k!, which is faster for templates of five nodes
+    and more. Weighted and negative edges and the diagonal enter as they are, after scaling.
 
     Parameters
     ----------
     projection : {"none", "permutation", "orthogonal"}
         What the product of the eigenvectors becomes before the distance is taken; see
         :func:`~isocapsnet.functional.spectral_match`.
-    n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale, scaling
+    n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    learning_rate, weight_decay, batch_size, max_epochs, patience, validation_fraction, calibrate, class_weight
-        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    device, random_state, verbose, callbacks
-        As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates of the first layer, in scaled units.
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    def __init__(
-        self,
-        *,
-        projection: str = "none",
-        n_templates: int = 2,
-        kernel_size: int = 3,
-        stride: int = 1,
-        n_layers: int = 1,
-        hidden_sizes: Sequence[int] = (64, 32),
-        dropout: float = 0.0,
-        template_scale: float = 1.0,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 20,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        super().__init__(
-            n_templates=n_templates,
-            kernel_size=kernel_size,
-            stride=stride,
-            n_layers=n_layers,
-            hidden_sizes=hidden_sizes,
-            dropout=dropout,
-            template_scale=template_scale,
-            scaling=scaling,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            max_epochs=max_epochs,
-            patience=patience,
-            validation_fraction=validation_fraction,
-            calibrate=calibrate,
-            class_weight=class_weight,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-        self.projection = projection
+    projection: str = "none"
+    max_epochs: int = 20
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)

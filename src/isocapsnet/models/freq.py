@@ -14,21 +14,21 @@ from sklearn.base import TransformerMixin
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, warn_user
-from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
+from isocapsnet.models._binarise import NEGATIVE_EDGES, binarise
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._state import Expected, check_arrays
 
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 
-# Patterns extended between two truncations to the best: bounds the memory, changes nothing else.
+# Patterns extended between two truncations to the best. This bounds the memory and does not change the result.
 _BATCH = 64
 
 
 class FreqClassifier(TransformerMixin, GraphClassifier):
-    """The most frequent connected sub-graphs, present or absent, decide through a logistic regression.
+    """Logistic regression on the presence of the most frequent connected sub-graphs.
 
     Each graph keeps its strongest edges, unweighted; the diagonal is not used. Sub-graphs are mined over the training
-    graphs without their labels, in directed graphs too as sets of edges that hang together whatever their direction.
+    graphs without their labels. In directed graphs, too, connected edges are connected whatever their direction.
 
     Parameters
     ----------
@@ -38,8 +38,7 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         Edges of a sub-graph, at most.
     min_support, max_support : float
         Shares of the training graphs. A sub-graph in fewer than ``min_support`` is not used. An edge in more than
-        ``max_support`` is in no sub-graph: the most frequent sub-graphs of all are in everybody's brain, and a feature
-        that is the same for all tells nobody apart.
+        ``max_support`` is in no sub-graph: sub-graphs that nearly all graphs have do not help to distinguish them.
     density : float or None
         Share of the possible edges that each graph keeps. ``None`` takes, from ``DENSITIES``, the value with the least
         log-loss in stratified cross-validation within the training data.
@@ -94,13 +93,13 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try; density and ``C`` are chosen within ``fit``."""
+        """Candidate values for nested tuning; density and ``C`` are chosen within ``fit``."""
         return {"n_patterns": [300, 1000, 3000], "max_edges": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES)}
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Which sub-graphs each graph holds ``(n_graphs, n_patterns)``: 1 or 0."""
-        return _contains(strongest_edges(self._check_fitted(X), self.density_, self.negative_edges), self.patterns_)
+        return _contains(binarise(self._check_fitted(X), self.density_, self.negative_edges), self.patterns_)
 
     def _check_parameters(self, n_nodes: int) -> None:
         check_number("n_patterns", self.n_patterns, low=1, integer=True)
@@ -108,7 +107,7 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         check_number("min_support", self.min_support, low=0, high=1)
         check_number("max_support", self.max_support, low=0, high=1)
         if self.min_support > self.max_support:
-            raise InputError(f"min_support={self.min_support} is above max_support={self.max_support}.")
+            raise InputError(f"min_support={self.min_support} is larger than max_support={self.max_support}.")
         check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
         if self.density is not None:
             check_number("density", self.density, low=0, high=1, open_low=True)
@@ -120,7 +119,7 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         directed, seed = not are_symmetric(X), as_seed(self.random_state)
         least_loss = np.inf
         for density in DENSITIES if self.density is None else (self.density,):
-            graphs = strongest_edges(X, density, self.negative_edges)
+            graphs = binarise(X, density, self.negative_edges)
             patterns, support = frequent_subgraphs(
                 graphs,
                 directed=directed,
@@ -137,12 +136,12 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
                 self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
         if len(self.patterns_) == 0:
             warn_user(
-                f"No edge is in {self.min_support:.0%} to {self.max_support:.0%} of the training graphs, so there is "
-                "no sub-graph to go by; widen min_support and max_support or change density.",
+                f"No edge is in {self.min_support:.0%} to {self.max_support:.0%} of the training graphs, so there are "
+                "no sub-graphs; change min_support, max_support or density.",
             )
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        present = _contains(strongest_edges(X, self.density_, self.negative_edges), self.patterns_)
+        present = _contains(binarise(X, self.density_, self.negative_edges), self.patterns_)
         return Logistic(self.coef_, self.intercept_, self.C_).predict_proba(present - self.support_)
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -185,7 +184,7 @@ def frequent_subgraphs(
 
     Returns the edges' nodes ``(n_found, max_edges, 2)`` and the supports ``(n_found,)``, best first: by support, then
     fewer edges, then order of nodes. Exact: a connected set of edges has a connected subset with one edge less, whose
-    support is no smaller, so it stands before it. Growing only what is among the best so far misses nothing.
+    support is no smaller, so it ranks before it. It is enough to extend the best patterns so far.
     """
     n_graphs, n_nodes, _ = graphs.shape
     ends = np.argwhere(~np.eye(n_nodes, dtype=bool) if directed else np.triu(np.ones((n_nodes, n_nodes), bool), 1))
@@ -209,7 +208,7 @@ def frequent_subgraphs(
 def _grow(
     row: NDArray[np.int64], bitsets: NDArray[np.uint64], ends: NDArray[np.int64], least: int
 ) -> NDArray[np.int64]:
-    """The rows of a pattern with one more edge that touches it, as far as ``least`` graphs hold them."""
+    """The rows of a pattern with one more adjacent edge, if at least ``least`` graphs contain them."""
     size, pattern = int(row[1]), row[2 : 2 + int(row[1])]
     touching = np.flatnonzero(np.isin(ends, ends[pattern]).any(axis=1))
     added = np.setdiff1d(touching, pattern)
@@ -235,7 +234,7 @@ def _count(bitsets: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def _contains(graphs: NDArray[np.bool_], patterns: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Which patterns ``(n_patterns, max_edges, 2)`` each graph holds whole ``(n_graphs, n_patterns)``."""
-    found = np.ones((len(graphs), len(patterns)), dtype=bool)
+    contained = np.ones((len(graphs), len(patterns)), dtype=bool)
     for edge in range(patterns.shape[1]):
-        found &= graphs[:, patterns[:, edge, 0], patterns[:, edge, 1]]
-    return found.astype(np.uint8)
+        contained &= graphs[:, patterns[:, edge, 0], patterns[:, edge, 1]]
+    return contained.astype(np.uint8)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import check_option
 from isocapsnet.models._encoder import EncoderOutput
-from isocapsnet.models._graphs import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+from isocapsnet.models._graph_network import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+from isocapsnet.models._parameters import estimator
 
 READOUTS = ("mean", "max")
 
@@ -22,7 +23,7 @@ class GCN(nn.Module):
     Parameters
     ----------
     nodes_and_edges : NodesAndEdges
-        Makes H of the first layer, and A.
+        Computes H of the first layer, and A.
     n_classes, n_layers, hidden_size : int
     dropout : float
     readout : {"mean", "max"}
@@ -42,7 +43,7 @@ class GCN(nn.Module):
         self.nodes_and_edges, self.readout = nodes_and_edges, readout
         convolution = geometric_layers().DenseGCNConv
         sizes = [nodes_and_edges.n_features] + [hidden_size] * (n_layers - 1)
-        # The normalisation after it has the shift, so a convolution needs none.
+        # No bias: the normalisation after a convolution has one.
         self.convolutions = nn.ModuleList(convolution(size, hidden_size, bias=False) for size in sizes)
         self.norms = nn.ModuleList(NodeNorm(hidden_size) for _ in sizes)
         self.dropout = nn.Dropout(dropout)
@@ -57,111 +58,38 @@ class GCN(nn.Module):
         return EncoderOutput(self.classifier(code), code)
 
 
+@estimator
 class GCNClassifier(GraphNeuralNetwork):
-    """Graph convolutional network (Kipf and Welling 2017): nodes average over their neighbours, layer by layer; a
-    linear classifier reads the mean over nodes.
+    """Graph convolutional network (Kipf and Welling 2017).
 
-    Each graph keeps its strongest edges as neighbourhoods: dense correlation graphs would average everything with
-    everything. Negative edges are no neighbourhoods by default and self-edges never are, but the node features keep
-    every edge with its weight and sign. In directed graphs a node hears those its row points to.
+    In each layer, nodes average over their neighbours. A linear classifier uses the mean over nodes.
+
+    {strongest_edges}
 
     Parameters
     ----------
-    node_features : {"profile", "degree", "identity"}
-        What a node starts with: its row of the graph (with a fixed mark at its own place), its degree, or which
-        region it is. With ``"degree"`` the method is invariant to the order of the nodes.
-    density : float
-        Share of the possible edges that each graph keeps.
-    negative_edges : {"drop", "absolute"}
-        Whether negative edges are never kept, or ranked and weighted by absolute value.
-    edge_weights : {"binary", "weighted"}
-        Kept edges count 1 each, or by their weight over the graph's mean.
+    {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
     readout : {"mean", "max"}
-        Nodes to graph.
+        Representation of a graph from those of its nodes.
     dropout : float
         After each layer.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
     version: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        *,
-        node_features: str = "profile",
-        density: float = 0.05,
-        negative_edges: str = "drop",
-        edge_weights: str = "binary",
-        n_layers: int = 2,
-        hidden_size: int = 64,
-        readout: str = "mean",
-        dropout: float = 0.5,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 32,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.node_features = node_features
-        self.density = density
-        self.negative_edges = negative_edges
-        self.edge_weights = edge_weights
-        self.n_layers = n_layers
-        self.hidden_size = hidden_size
-        self.readout = readout
-        self.dropout = dropout
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    readout: str = "mean"
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:

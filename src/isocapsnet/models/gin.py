@@ -10,20 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from isocapsnet.models._encoder import EncoderOutput
-from isocapsnet.models._graphs import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+from isocapsnet.models._graph_network import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
+from isocapsnet.models._parameters import estimator
 
 
 class GIN(nn.Module):
     """H ← ReLU(BatchNorm(MLP((1 + ε) H + A H))) in each layer (Eq. 4.1), with ε learned; the graph's code is the mean
     over nodes after every layer, the input among them, side by side (Eq. 4.2), and a linear classifier reads it.
 
-    The paper sums over nodes. Graphs here have one size, so a mean differs by a constant factor alone, and keeps the
-    codes at a scale that training copes with.
+    The paper sums over nodes. All graphs have the same number of nodes here, so a mean differs by a constant factor
+    only, and gives the codes a scale that is easier to train.
 
     Parameters
     ----------
     nodes_and_edges : NodesAndEdges
-        Makes H of the first layer, and A.
+        Computes H of the first layer, and A.
     n_classes, n_layers, hidden_size : int
     dropout : float
     """
@@ -54,113 +55,41 @@ class GIN(nn.Module):
 
 
 def _perceptron(n_in: int, n_out: int) -> nn.Sequential:
-    """The MLP of a layer; normalisations inside and after it have the shifts."""
+    """The MLP of a layer, without biases: the normalisations inside and after it have them."""
     return nn.Sequential(
         nn.Linear(n_in, n_out, bias=False), NodeNorm(n_out), nn.ReLU(), nn.Linear(n_out, n_out, bias=False)
     )
 
 
+@estimator
 class GINClassifier(GraphNeuralNetwork):
-    """Graph isomorphism network (Xu et al. 2019): nodes add up their neighbours, as tell-tale as the
-    Weisfeiler-Lehman test; a linear classifier reads the mean over nodes after every layer.
+    """Graph isomorphism network (Xu et al. 2019).
 
-    Each graph keeps its strongest edges as neighbourhoods. Negative edges are no neighbourhoods by default and
-    self-edges never are, but the node features keep every edge with its weight and sign. In directed graphs a node
-    hears those its row points to.
+    In each layer, nodes sum over their neighbours, which can distinguish as many graphs as the Weisfeiler-Lehman test.
+    A linear classifier uses the means over nodes after every layer.
+
+    {strongest_edges}
 
     Parameters
     ----------
-    node_features : {"profile", "degree", "identity"}
-        What a node starts with: its row of the graph (with a fixed mark at its own place), its degree, or which
-        region it is. With ``"degree"`` the method is invariant to the order of the nodes.
-    density : float
-        Share of the possible edges that each graph keeps.
-    negative_edges : {"drop", "absolute"}
-        Whether negative edges are never kept, or ranked and weighted by absolute value.
-    edge_weights : {"binary", "weighted"}
-        Kept edges count 1 each, or by their weight over the graph's mean.
+    {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
     dropout : float
         After each layer.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
     version: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        *,
-        node_features: str = "profile",
-        density: float = 0.05,
-        negative_edges: str = "drop",
-        edge_weights: str = "binary",
-        n_layers: int = 2,
-        hidden_size: int = 64,
-        dropout: float = 0.5,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 32,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.node_features = node_features
-        self.density = density
-        self.negative_edges = negative_edges
-        self.edge_weights = edge_weights
-        self.n_layers = n_layers
-        self.hidden_size = hidden_size
-        self.dropout = dropout
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:

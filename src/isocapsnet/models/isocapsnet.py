@@ -10,6 +10,7 @@ from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._capsules import MarginReached
 from isocapsnet.models._encoder import check_sizes
+from isocapsnet.models._parameters import estimator
 from isocapsnet.models._templates import TemplateClassifier
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
@@ -17,7 +18,7 @@ from isocapsnet.nn.isocapsnet import MATCHING
 
 
 class _WithoutFormulation:
-    """Says where a parameter of earlier versions went."""
+    """Refuses a parameter of earlier versions with the name of its replacement."""
 
     def __new__(cls, **parameters: Any) -> Any:
         cls.refuse_moved(parameters)
@@ -28,11 +29,12 @@ class _WithoutFormulation:
         """Refuse ``formulation``."""
         if "formulation" in parameters:
             raise InputError(
-                "IsoCapsNetClassifier has no formulation any more: use ReleasedIsoCapsNetClassifier (the method "
-                'isocapsnet-released) for formulation="released", and leave formulation="paper" out.'
+                "IsoCapsNetClassifier has no parameter formulation: use ReleasedIsoCapsNetClassifier (the method "
+                'isocapsnet-released) instead of formulation="released", and omit formulation="paper".'
             )
 
 
+@estimator
 class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     """Isomorphic capsule network (Zhang 2022).
 
@@ -40,21 +42,21 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     score and the winning permutation of each window become capsules, which are routed to one capsule per class. The
     length of a class capsule is the class score. Weighted and negative edges enter as they are.
 
-    Windows are contiguous index ranges, so the model depends on the order of the nodes. With ``stride=kernel_size``
-    scores alone cannot see the orientation of a pattern inside its window; with overlapping windows they can.
+    Windows are contiguous ranges of nodes, so the model depends on the order of the nodes. With ``stride=kernel_size``
+    the scores do not depend on the orientation of a pattern inside its window; with overlapping windows they do.
 
     Parameters
     ----------
     n_templates : int
-        c, learned sub-graph templates.
+        c, the number of learned templates.
     kernel_size : int
-        k, nodes per template. Time grows with k!; an exact match takes at most 9.
+        k, nodes per template. Time grows with k!; an exact match supports at most 9.
     stride : int
         Distance between neighbouring windows.
     matching : {"exact", "spectral"}
         All k! permutations, or eigenvectors and an assignment, for templates of up to 20 nodes.
     weight_sharing : {"window", "template"}
-        Routing weights per window, or shared over positions: small, and blind to where a pattern lies.
+        Routing weights of each window, or shared by all windows: fewer, but blind to the position of a pattern.
     primary_size : int, optional
         Size of the primary capsules; the default is k².
     capsule_size : int
@@ -68,41 +70,20 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     residual_sizes, decoder_sizes : sequence of int
         Hidden layer sizes.
     reconstruction_weight : float
-        δ; 0 leaves the decoder out.
+        δ, the weight of the reconstruction loss. With 0 there is no decoder.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
     tolerance : float
-        Stop when the mean margin loss of the training graphs falls below it: nothing is left to learn from their
-        labels. 0 trains for all ``max_epochs``.
-    patience : int, optional
-        With a validation part: stop after this many epochs without a better validation loss, keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping. The default is none: with a hundred subjects
-        the part is missed more than early stopping gives.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+        Stop when the mean margin loss of the training graphs falls below this value: their labels then have nothing
+        left to teach. With 0, train for all ``max_epochs``.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates, in scaled units.
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
 
     Examples
     --------
@@ -117,72 +98,30 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
 
     _former_default: ClassVar[tuple[str, Any] | None] = ("formulation", "paper")
 
-    def __init__(
-        self,
-        *,
-        n_templates: int = 4,
-        kernel_size: int = 4,
-        stride: int = 1,
-        matching: str = "exact",
-        weight_sharing: str = "window",
-        primary_size: int | None = None,
-        capsule_size: int = 16,
-        routing_iterations: int = 3,
-        gamma: float = -0.1,
-        residual: bool = True,
-        residual_input: str = "softmax",
-        residual_sizes: Sequence[int] = (64,),
-        decoder_sizes: Sequence[int] = (512, 1024),
-        reconstruction_weight: float = 0.0005,
-        template_scale: float = 1.0,
-        scaling: str = "auto",
-        learning_rate: float = 3e-4,
-        weight_decay: float = 5e-4,
-        batch_size: int = 64,
-        max_epochs: int = 100,
-        tolerance: float = 1e-3,
-        patience: int | None = 20,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.n_templates = n_templates
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.matching = matching
-        self.weight_sharing = weight_sharing
-        self.primary_size = primary_size
-        self.capsule_size = capsule_size
-        self.routing_iterations = routing_iterations
-        self.gamma = gamma
-        self.residual = residual
-        self.residual_input = residual_input
-        self.residual_sizes = residual_sizes
-        self.decoder_sizes = decoder_sizes
-        self.reconstruction_weight = reconstruction_weight
-        self.template_scale = template_scale
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.tolerance = tolerance
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_templates: int = 4
+    kernel_size: int = 4
+    stride: int = 1
+    matching: str = "exact"
+    weight_sharing: str = "window"
+    primary_size: int | None = None
+    capsule_size: int = 16
+    routing_iterations: int = 3
+    gamma: float = -0.1
+    residual: bool = True
+    residual_input: str = "softmax"
+    residual_sizes: Sequence[int] = (64,)
+    decoder_sizes: Sequence[int] = (512, 1024)
+    reconstruction_weight: float = 0.0005
+    template_scale: float = 1.0
+    learning_rate: float = 3e-4
+    batch_size: int = 64
+    max_epochs: int = 100
+    tolerance: float = 1e-3
+    patience: int | None = 20
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [3e-4, 1e-3]}
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -207,10 +146,10 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
         else:
             check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
         if self.routing_iterations == 0 and not self.residual:
-            raise InputError("routing_iterations=0 and residual=False leave no class capsules; set one of them.")
+            raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
 
     def _own_callbacks(self) -> list[Any]:
-        return [("margin", MarginReached(self.tolerance))] if self.tolerance > 0 else []
+        return [MarginReached(self.tolerance)] if self.tolerance > 0 else []
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return IsoCapsNet(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier, EncoderOutput, check_sizes, fully_connected
+from isocapsnet.models._parameters import estimator
 from isocapsnet.nn import IsomorphicLayer
 
 
@@ -70,6 +71,7 @@ def normalised_scores(distance: Tensor) -> Tensor:
     return ((-flat).softmax(dim=2) * flat.shape[2]).view_as(distance)
 
 
+@estimator
 class IsoNNClassifier(EncoderClassifier):
     """Isomorphic neural network (Meng & Zhang 2019).
 
@@ -77,8 +79,8 @@ class IsoNNClassifier(EncoderClassifier):
     the best matches, normalised by a softmax over the windows, are classified by fully connected layers. Weighted and
     negative edges and the diagonal enter as they are, after scaling.
 
-    Windows are contiguous index ranges, so the answer depends on the order of the nodes. The winning permutation is not
-    used: with ``stride=kernel_size`` the orientation of a pattern inside its window is invisible.
+    Windows are contiguous ranges of nodes, so the model depends on the order of the nodes. The best permutation itself
+    is not used: with ``stride=kernel_size`` the orientation of a pattern inside its window has no effect.
 
     Parameters
     ----------
@@ -93,87 +95,30 @@ class IsoNNClassifier(EncoderClassifier):
     hidden_sizes : sequence of int
         Widths of the fully connected layers; ``transform`` returns the last one.
     dropout : float
-        Share of the inputs of each fully connected layer that is silenced in training.
+        Dropout before each fully connected layer.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates of the first layer, in scaled units.
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    def __init__(
-        self,
-        *,
-        n_templates: int = 2,
-        kernel_size: int = 3,
-        stride: int = 1,
-        n_layers: int = 1,
-        hidden_sizes: Sequence[int] = (64, 32),
-        dropout: float = 0.0,
-        template_scale: float = 1.0,
-        scaling: str = "auto",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.n_templates = n_templates
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.n_layers = n_layers
-        self.hidden_sizes = hidden_sizes
-        self.dropout = dropout
-        self.template_scale = template_scale
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    n_templates: int = 2
+    kernel_size: int = 3
+    stride: int = 1
+    n_layers: int = 1
+    hidden_sizes: Sequence[int] = (64, 32)
+    dropout: float = 0.0
+    template_scale: float = 1.0
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"kernel_size": [2, 3, 4], "n_templates": [1, 2, 4], "learning_rate": [3e-4, 1e-3]}
 
     @property
@@ -191,7 +136,7 @@ class IsoNNClassifier(EncoderClassifier):
         check_sizes("hidden_sizes", self.hidden_sizes)
         if windows_per_axis(n_nodes, self.n_layers, self.kernel_size, self.stride) < 1:
             raise InputError(
-                f"Graphs of {n_nodes} nodes have no window left after n_layers={self.n_layers} of "
+                f"Graphs of {n_nodes} nodes have no windows after n_layers={self.n_layers} of "
                 f"kernel_size={self.kernel_size}, stride={self.stride}; choose a smaller kernel_size or fewer layers."
             )
 

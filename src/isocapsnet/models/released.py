@@ -5,21 +5,22 @@ program differs from the paper.
 """
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
-import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from isocapsnet._validation import check_number
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.models._encoder import check_sizes
-from isocapsnet.models._optimizers import Adam
+from isocapsnet.models._parameters import estimator
 from isocapsnet.models._templates import TemplateClassifier
 from isocapsnet.nn import CapsuleLoss, ReleasedIsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
 
+@estimator
 class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     """What the authors' published program runs under the name Iso-CapsNet, for reproduction.
 
@@ -30,11 +31,11 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     Rounding in float32 decides between permutations that are nearly as good, as it does in the program: see
     :func:`~isocapsnet.functional.released_match`.
 
-    Use :class:`~isocapsnet.models.isocapsnet.IsoCapsNetClassifier` to classify. This one exists so that its numbers can
-    be set beside those of the paper.
+    Use :class:`~isocapsnet.models.isocapsnet.IsoCapsNetClassifier` to classify graphs. This one exists to compare its
+    results with those of the paper.
 
-    Where a window equals the template, the program's squash divides 0 by 0, its gradient is NaN and so are all weights
-    from then on. ``fit`` refuses to go on there, in one sentence; ``predict`` takes such a window for a capsule of -1.
+    If a window equals the template, the squash of the program divides 0 by 0: the gradient is NaN, and so are all
+    weights after it. ``fit`` raises InputError in this case; ``predict`` uses a capsule of -1.
 
     Parameters
     ----------
@@ -51,65 +52,36 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     learning_rate, weight_decay : float
         Of Adam; the weight decay is an L2 penalty, not decoupled.
     batch_size, max_epochs : int
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+    {running}
 
     Attributes
     ----------
     classes_ : array (2,)
         The program has two classes, and so has this estimator.
     templates_ : array (1, k, k)
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
     version: ClassVar[int] = 1
 
     _max_classes: ClassVar[int | None] = 2
-    _optimizer: ClassVar[type[torch.optim.Optimizer]] = Adam
+    _decoupled_weight_decay: ClassVar[bool] = False
 
-    # What other networks have as parameters and the published program does not have at all.
-    calibrate = False
-    scaling = "none"
-    patience = None
-    validation_fraction = 0.0
-    class_weight = None
+    kernel_size: int = 4
+    capsule_size: int = 16
+    routing_iterations: int = 3
+    decoder_sizes: Sequence[int] = (512, 1024)
+    reconstruction_weight: float = 0.0005
+    learning_rate: float = 0.01
+    batch_size: int = 64
+    max_epochs: int = 17
 
-    def __init__(
-        self,
-        *,
-        kernel_size: int = 4,
-        capsule_size: int = 16,
-        routing_iterations: int = 3,
-        decoder_sizes: Sequence[int] = (512, 1024),
-        reconstruction_weight: float = 0.0005,
-        learning_rate: float = 0.01,
-        weight_decay: float = 5e-4,
-        batch_size: int = 64,
-        max_epochs: int = 17,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.kernel_size = kernel_size
-        self.capsule_size = capsule_size
-        self.routing_iterations = routing_iterations
-        self.decoder_sizes = decoder_sizes
-        self.reconstruction_weight = reconstruction_weight
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    # Parameters of the other networks that the published program does not have.
+    calibrate: bool = field(default=False, init=False)
+    scaling: str = field(default="none", init=False)
+    patience: int | None = field(default=None, init=False)
+    validation_fraction: float = field(default=0.0, init=False)
+    class_weight: Any = field(default=None, init=False)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # type: ignore[override]  # the program has no unlabelled graphs
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)`` of two classes."""

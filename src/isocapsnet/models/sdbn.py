@@ -12,13 +12,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import pdist
-from skorch import NeuralNet
-from skorch.callbacks import Callback
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number
-from isocapsnet.models._batches import Batches, GraphStore
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
+from isocapsnet.models._parameters import estimator
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models.cnn import convolutions, pooled_size
 
@@ -26,8 +25,8 @@ from isocapsnet.models.cnn import convolutions, pooled_size
 def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
     """An order in which the nodes of a module follow one another.
 
-    Modules are found by Ward clustering of the connection profiles, and of all orders that keep its tree together the
-    one with the most alike neighbours is taken (scipy's optimal leaf ordering).
+    Modules are clusters of connection profiles (Ward). The order is scipy's optimal leaf ordering of the clusters, in
+    which neighbours are as similar as possible.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
     if len(strength) < 3:
         return np.arange(len(strength))
     profiles = strength + strength.T
-    # A node is as close to itself as to its strongest partner: an empty diagonal would set module mates apart.
+    # A node is as close to itself as to its strongest partner; an empty diagonal would separate nodes of one module.
     np.fill_diagonal(profiles, 0)
     np.fill_diagonal(profiles, profiles.max(axis=1))
     return leaves_list(linkage(pdist(profiles), method="ward", optimal_ordering=True)).astype(np.int64)
@@ -94,32 +93,22 @@ class SDBN(nn.Module):
 
 
 def _deconvolutions(channels: Sequence[int]) -> nn.Sequential:
-    """Transposed convolutions that mirror :func:`~isocapsnet.models.cnn.convolutions`; each doubles the side, so what
-    pooling had rounded up is to be cut off at the end."""
+    """Transposed convolutions that mirror :func:`~isocapsnet.models.cnn.convolutions`; each doubles the
+    side, so the result may be larger than the graph and must be cropped."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise([*reversed(channels), 1]):
         layers += [nn.ConvTranspose2d(n_in, n_out, kernel_size=4, stride=2, padding=1), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 
-class _LearnOrder(Callback):
-    """Sets the module's node order from the training graphs, before the first epoch."""
-
-    def on_train_begin(self, net: NeuralNet, X: GraphStore | None = None, y: Any = None, **kwargs: Any) -> None:
-        assert X is not None
-        strength = sum(graphs.abs().sum(dim=0, dtype=torch.float64) for graphs, _ in Batches(X, net.batch_size))
-        assert isinstance(strength, Tensor)
-        order = module_order(strength.cpu().numpy() / len(X))
-        net.module_.order.copy_(torch.from_numpy(order))
-
-
+@estimator
 class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
     """Structural deep brain network (Wang et al. 2017).
 
-    The nodes are put into an order in which modules of the mean absolute training graph lie together; what convolutions
-    then see as neighbourhoods are parts of modules. The convolutional network has a second, decoding path that
-    reconstructs the graph from the last feature maps, in which unlabelled graphs take part. Weighted and negative edges
-    and the diagonal enter as they are, after scaling.
+    The nodes are put into an order in which the modules of the mean absolute training graph are contiguous, so that
+    neighbourhoods of the convolutions are parts of modules. A decoder reconstructs the graph from the last feature
+    maps; it also learns from unlabelled graphs. Weighted and negative edges and the diagonal enter as they are, after
+    scaling.
 
     Parameters
     ----------
@@ -128,81 +117,28 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
     hidden_sizes : sequence of int
         Widths of the fully connected layers; ``transform`` returns the last one.
     dropout : float
-        Share of the inputs of each fully connected layer that is silenced in training.
+        Dropout before each fully connected layer.
     reconstruction_weight : float
-        Weight of the mean squared error of the edges, in scaled units; 0 leaves the decoder out.
-    scaling : {"auto", "std", "log", "none"}
-        How edges are scaled, learned in fit; ``"auto"`` takes the logarithm of counts.
-    learning_rate, weight_decay : float
-        Of AdamW.
-    batch_size, max_epochs : int
-    patience : int, optional
-        Stop after this many epochs without a better validation loss, and keep the best epoch.
-    validation_fraction : float
-        Part of the training data held out, by class, for early stopping; 0 trains for ``max_epochs``.
-    calibrate : bool
-        Fit the scale of the probabilities to training graphs that were held out. Without a validation part this takes
-        two more fits, to half of the data each; predicted classes stay as they are.
-    class_weight : None, "balanced" or dict
-    device : str
-        "auto", "cpu", "cuda".
-    random_state : int, optional
-    verbose : int
-        1 prints the losses of every epoch.
-    callbacks : list, optional
-        Further skorch callbacks.
+        Weight of the mean squared error of the edges, in scaled units. With 0 there is no decoder.
+    {training}
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     order_ : array (n_nodes,)
         The learned order: the network sees ``X[:, order_][:, :, order_]``.
-    module_, history_, scaler_, temperature_, net_
-        See :class:`~isocapsnet.models._network.NetworkClassifier`.
+    {fitted}
     """
 
-    def __init__(
-        self,
-        *,
-        channels: Sequence[int] = (6, 16),
-        hidden_sizes: Sequence[int] = (120, 84),
-        dropout: float = 0.0,
-        reconstruction_weight: float = 0.1,
-        scaling: str = "auto",
-        learning_rate: float = 3e-4,
-        weight_decay: float = 5e-4,
-        batch_size: int = 16,
-        max_epochs: int = 30,
-        patience: int | None = None,
-        validation_fraction: float = 0.0,
-        calibrate: bool = True,
-        class_weight: Any = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.channels = channels
-        self.hidden_sizes = hidden_sizes
-        self.dropout = dropout
-        self.reconstruction_weight = reconstruction_weight
-        self.scaling = scaling
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.class_weight = class_weight
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    channels: Sequence[int] = (6, 16)
+    hidden_sizes: Sequence[int] = (120, 84)
+    dropout: float = 0.0
+    reconstruction_weight: float = 0.1
+    learning_rate: float = 3e-4
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try."""
+        """Candidate values for nested tuning."""
         return {"learning_rate": [1e-4, 3e-4, 1e-3], "reconstruction_weight": [0.0, 0.1, 1.0]}
 
     @property
@@ -221,12 +157,14 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
         reconstruct = self.reconstruction_weight > 0
         return SDBN(n_nodes, n_classes, self.channels, self.hidden_sizes, self.dropout, reconstruct)
 
-    def _build_net(self, codes: NDArray[np.int64], device: torch.device, validation: GraphStore | None) -> NeuralNet:
-        net = super()._build_net(codes, device, validation)
-        net.callbacks.append(("order", _LearnOrder()))
-        return net
+    def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
+        """Learn the order of the nodes from the mean absolute training graph."""
+        batches = graphs.batches(self.batch_size)
+        strength = torch.stack([batch.abs().sum(dim=0, dtype=torch.float64) for batch, _ in batches]).sum(dim=0)
+        order = module_order(strength.cpu().numpy() / len(graphs))
+        module.get_buffer("order").copy_(torch.from_numpy(order))
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._set_state(values, arrays)
         if not np.array_equal(np.sort(arrays["order"]), np.arange(self.n_nodes_in_)):
-            raise InputError("the order of the nodes is no permutation")
+            raise InputError("the order of the nodes is not a permutation")

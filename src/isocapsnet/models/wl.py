@@ -15,30 +15,30 @@ from sklearn.svm import SVC
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
-from isocapsnet.models._binarise import NEGATIVE_EDGES, strongest_edges
-from isocapsnet.models._logistic import inner_folds
+from isocapsnet.models._binarise import NEGATIVE_EDGES, binarise
+from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._state import Expected, check_arrays
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
-# Subtrees of this depth reach every node of a brain graph; more is a slip of the pen.
+# Subtrees of this depth reach every node of a brain graph; larger numbers are refused as typing errors.
 _MAX_ITERATIONS = 100
-# A calibration that turned the kernel machine's ranking round would answer noise with its opposite.
+# A negative slope would reverse the ranking of the support vector machine.
 _LEAST_SLOPE = 1e-3
 
 
 class WLClassifier(TransformerMixin, GraphClassifier):
-    """Graphs are alike when they share many rooted subtrees; a kernel machine decides.
+    """Support vector machine with the Weisfeiler-Lehman subtree kernel.
 
     Each graph keeps its strongest edges, unweighted; the diagonal is not used. Nodes start with a label. In each
-    iteration a node's new label names its old one together with those of its neighbours (its successors, in directed
-    graphs). The kernel of two graphs counts the labels they share over all iterations, normalised to 1 for a graph
-    with itself.
+    iteration, the new label of a node stands for its old one and those of its neighbours (successors, in directed
+    graphs). The kernel of two graphs counts the labels that they share over all iterations, normalised to 1 for a
+    graph with itself.
 
     Parameters
     ----------
     node_labels : "region" or "degree"
-        First labels. With ``"region"`` a subtree is tied to its place in the brain; with ``"degree"`` the method is
+        Initial labels. With ``"region"`` a subtree is specific to its regions; with ``"degree"`` the method is
         invariant to the order of the nodes.
     n_iterations : int
         Depth of the subtrees.
@@ -99,7 +99,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
 
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
-        """What a nested tuner may try; the density is chosen within ``fit``."""
+        """Candidate values for nested tuning; the density is chosen within ``fit``."""
         return {"n_iterations": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES), "C": [0.1, 1.0, 10.0]}
 
     @one_thread()
@@ -118,10 +118,10 @@ class WLClassifier(TransformerMixin, GraphClassifier):
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         weights = class_weights(self.class_weight, self.classes_, codes)
-        folds = inner_folds(codes, as_seed(self.random_state))
+        folds = selection_folds(codes, as_seed(self.random_state))
         least_loss = np.inf
         for density in DENSITIES if self.density is None else (self.density,):
-            graphs = strongest_edges(X, density, self.negative_edges)
+            graphs = binarise(X, density, self.negative_edges)
             kernel = _subtree_kernel(self.n_iterations)
             similarity = kernel.fit_transform(_labelled(graphs, self.node_labels))
             slope, offset, loss = self._cross_validate(similarity, codes, weights, folds)
@@ -138,10 +138,10 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         n_classes = len(weights)
         if self.head == "vote":
             votes = np.eye(n_classes)[:, codes] * weights[codes]
-            # Where nothing is shared with any training graph, the class frequencies remain.
+            # If a graph shares nothing with any training graph, the class frequencies remain.
             return votes, 1e-9 * votes.sum(axis=1)
         coef, intercept = np.zeros((n_classes, len(codes))), np.zeros(n_classes)
-        # With two classes one machine serves both: the other is its mirror image.
+        # With two classes one machine is enough: the scores of the other class are its negative.
         for code in range(n_classes) if n_classes > 2 else [1]:
             machine = SVC(kernel="precomputed", C=self.C, random_state=0)
             machine.fit(similarity, codes == code, sample_weight=weights[codes])
@@ -180,7 +180,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         return np.asarray(softmax(slope * scores + offset, axis=1))
 
     def _similarity(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        graphs = strongest_edges(X, self.density_, self.negative_edges)
+        graphs = binarise(X, self.density_, self.negative_edges)
         return np.asarray(self._kernel.transform(_labelled(graphs, self.node_labels)))
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -227,19 +227,19 @@ def _subtree_kernel(n_iterations: int) -> Any:
 
 def _labelled(graphs: NDArray[np.bool_], node_labels: str) -> list[tuple[dict[int, dict[int, float]], dict[int, int]]]:
     """Graphs as GraKeL reads them: each node's neighbours, each node's label."""
-    everyone = []
+    labelled = []
     for graph in graphs:
         labels = range(len(graph)) if node_labels == "region" else graph.sum(axis=1).tolist()
         neighbours = [np.flatnonzero(row).tolist() for row in graph]
-        everyone.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
-    return everyone
+        labelled.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
+    return labelled
 
 
 def _calibrate(
     scores: NDArray[np.float64], codes: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
     """Slope and offset ``(n_classes,)`` that give ``scores (n_graphs, n_classes)`` the least log-loss as
-    softmax(slope * scores + offset), towards Platt's softened targets, so that perfect scores stay finite."""
+    softmax(slope * scores + offset), with Platt's softened targets, so that perfect scores stay finite."""
     n_classes = len(weights)
     counts = np.bincount(codes, minlength=n_classes)
     targets = (np.eye(n_classes) * counts + 1) / (counts[:, None] + n_classes)
@@ -252,5 +252,5 @@ def _calibrate(
         return value, np.concatenate([[np.sum(excess * scores) / unit], excess.sum(axis=0)])
 
     bounds = [(_LEAST_SLOPE, None)] + [(None, None)] * n_classes
-    found = minimize(loss, np.r_[1.0, np.zeros(n_classes)], jac=True, bounds=bounds, method="L-BFGS-B").x
-    return float(found[0] / unit), found[1:]
+    best = minimize(loss, np.r_[1.0, np.zeros(n_classes)], jac=True, bounds=bounds, method="L-BFGS-B").x
+    return float(best[0] / unit), best[1:]

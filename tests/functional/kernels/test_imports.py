@@ -41,7 +41,7 @@ def test_without_a_folder_for_compiled_code_the_match_is_eager_and_says_so(monke
 
 @pytest.mark.parametrize("package", ["isocapsnet.functional", "isocapsnet.nn"])
 def test_functional_and_nn_need_torch_and_numpy_alone(package):
-    heavy = {"numba", "triton", "sklearn", "skorch", "scipy", "pandas", "joblib", "matplotlib", "nilearn"}
+    heavy = {"numba", "triton", "sklearn", "scipy", "pandas", "joblib", "matplotlib", "nilearn"}
     done = run_without(heavy, f"import {package}")
     assert done.returncode == 0, done.stderr
 
@@ -68,31 +68,3 @@ print(match.permutation.sum().item(), round(templates.grad.abs().sum().item(), 3
     name, result = without.stdout.split("\n", 1)
     assert name == "eager"
     assert result == with_numba.stdout.split("\n", 1)[1]
-
-
-def test_models_can_be_imported_where_skorch_has_renamed_what_it_keeps_to_itself():
-    rename = """
-import importlib.util
-from importlib.abc import Loader, MetaPathFinder
-
-class Renaming(MetaPathFinder, Loader):
-    def find_spec(self, name, path=None, target=None):
-        if name != "skorch.utils":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        self.wrapped, spec.loader = spec.loader, self
-        return spec
-
-    def exec_module(self, module):
-        source = self.wrapped.get_source(module.__name__).replace("is_geometric_data_type", "is_geometric")
-        exec(compile(source, module.__spec__.origin, "exec"), module.__dict__)
-
-sys.meta_path.insert(0, Renaming())
-from isocapsnet.models import MODELS
-from skorch import utils
-assert not hasattr(utils, "is_geometric_data_type") and hasattr(utils, "is_geometric")
-MODELS["cnn"](max_epochs=1).fit([[[0.0, 1], [1, 0]], [[0, 2], [2, 0]]], [0, 1])
-"""
-    done = run_without(set(), rename)
-    assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from isocapsnet.functional import PermutationCapsules, capsule, route
+from isocapsnet.functional import PermutationCapsules, route, routing
 from isocapsnet.functional.kernels import import_kernel, pick_routing
 
 CPU = pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
@@ -36,7 +36,7 @@ def capsules_and_gradients(value, permutation, weight, k, iterations, padding):
 def over_stored_votes(monkeypatch, problem, *arguments):
     """The same over stored votes, on the CPU."""
     with monkeypatch.context() as patch:
-        patch.setattr(capsule, "pick_routing", lambda weight: None)
+        patch.setattr(routing, "pick_routing", lambda weight: None)
         return capsules_and_gradients(*move(problem, "cpu"), *arguments)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from isocapsnet.datasets.synthetic import make_planted_graphs
-from isocapsnet.functional import capsule, isomorphic, safe_norm
+from isocapsnet.functional import isomorphic, routing, safe_norm
 from isocapsnet.functional.kernels import eager, import_kernel
 from isocapsnet.nn import CapsuleLoss, IsoCapsNet
 
@@ -32,7 +32,7 @@ def test_training_with_either_kernel_lands_on_the_same_predictions(monkeypatch):
     labels = torch.as_tensor(planted.labels)
     losses, lengths = train_and_predict(graphs, labels)
     monkeypatch.setattr(isomorphic, "pick_kernel", lambda graphs, templates: eager)
-    monkeypatch.setattr(capsule, "pick_routing", lambda weight: None)
+    monkeypatch.setattr(routing, "pick_routing", lambda weight: None)
     eager_losses, eager_lengths = train_and_predict(graphs, labels)
     assert losses[-1] < 0.9 * losses[0]  # something was learned, so there is something to compare
     torch.testing.assert_close(losses, eager_losses, rtol=1e-3, atol=1e-5)

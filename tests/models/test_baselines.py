@@ -11,8 +11,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from isocapsnet import InputError, load_graphs
-from isocapsnet.models._logistic import C_GRID, fit_logistic, inner_folds
-from isocapsnet.models.yardsticks import ConstantClassifier, LinearClassifier
+from isocapsnet.models._logistic import C_GRID, fit_logistic, selection_folds
+from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 
 
 def random_graphs(n_graphs, n_nodes, *, seed=0, directed=False, n_classes=2):
@@ -79,13 +79,13 @@ def test_classes_of_two_members_and_of_one_still_fit():
 
 def test_inner_folds_hold_out_every_graph_once_but_the_only_member_of_its_class():
     codes = np.array([0, 0, 0, 0, 1, 1, 1, 2])
-    folds = inner_folds(codes, seed=0)
+    folds = selection_folds(codes, seed=0)
     assert len(folds) == 3
     assert_array_equal(np.sort(np.concatenate([held_out for _, held_out in folds])), np.arange(7))
     for train, held_out in folds:
         assert_array_equal(np.sort(np.concatenate([train, held_out])), np.arange(8))
         assert set(codes[train]) == {0, 1, 2}
-    assert inner_folds(np.array([0, 1]), seed=0) == []
+    assert selection_folds(np.array([0, 1]), seed=0) == []
 
 
 def test_an_edge_that_never_varies_in_training_has_no_say():

@@ -1,4 +1,4 @@
-"""What every score stands beside: a constant predictor, and a linear model tuned as hard as the rest."""
+"""Baselines of every benchmark: a constant predictor and a tuned linear model."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ class LinearClassifier(GraphClassifier):
 
     Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal is
     not used. Each edge, with its sign, is centred and scaled by its mean and deviation over the training
-    graphs; an edge that never varies has no say.
+    graphs; an edge that never varies is ignored.
 
     Parameters
     ----------

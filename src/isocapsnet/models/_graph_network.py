@@ -1,4 +1,4 @@
-"""What the graph neural networks share: nodes and edges from weighted graphs, checks, PyTorch Geometric's layers."""
+"""Base class of the graph neural networks: node features and edges from weighted graphs, checks of parameters."""
 
 from typing import Any
 
@@ -7,31 +7,31 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models._binarise import NEGATIVE_EDGES
-from isocapsnet.models._distributed import gather, own_share
 from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier
+from isocapsnet.models._parameters import estimator
 
 NODE_FEATURES = ("profile", "degree", "identity")
 EDGE_WEIGHTS = ("binary", "weighted")
 
-# A node's own entry in its profile, in standard deviations of an edge: about what the 1 on the diagonal of a
-# correlation matrix is. Self-edges carry noise or nothing, and without a mark for its own place a node can hardly be
-# told from others, so that a mean over nodes loses which regions an edge joins.
+# A node's own entry in its profile, in standard deviations of an edge: about the size of the 1 on the diagonal of a
+# correlation matrix. Self-edges are noise or empty. Without a mark at its own position a node can hardly be
+# distinguished from others, and a mean over nodes does not show which regions an edge connects.
 OWN_ENTRY = 5.0
 
 
 def select_edges(graphs: Tensor, density: float, negative_edges: str, edge_weights: str) -> Tensor:
-    """Adjacency matrices that a graph convolution can use: sparse, never negative, no self-loops.
+    """Adjacency matrices for a graph convolution: sparse, not negative, without self-loops.
 
     Each graph keeps its ``density * n_nodes * (n_nodes - 1)`` heaviest edges, as
-    :func:`~isocapsnet.models._binarise.strongest_edges` does.
+    :func:`~isocapsnet.models._binarise.binarise` does.
 
     Parameters
     ----------
     graphs : Tensor (n_graphs, n_nodes, n_nodes)
     density : float
     negative_edges : {"drop", "absolute"}
-        Never kept, or ranked and weighted by absolute value. Degrees of signed weights can vanish or be negative, and
-        normalising by their root is then undefined.
+        Never kept, or ranked and weighted by absolute value. Degrees of signed weights can be zero or negative, and
+        their square root is then undefined.
     edge_weights : {"binary", "weighted"}
         1 for each edge, or the edges' own weights in units of their mean in the graph.
 
@@ -59,9 +59,9 @@ def describe_nodes(graphs: Tensor, edges: Tensor, node_features: str) -> Tensor:
     ----------
     graphs : Tensor (n_graphs, n_nodes, n_nodes)
     edges : Tensor (n_graphs, n_nodes, n_nodes)
-        What :func:`select_edges` made of the graphs.
+        The result of :func:`select_edges`.
     node_features : {"profile", "degree", "identity"}
-        The node's row of the graph, all edges with their signs, and ``OWN_ENTRY`` at its own place; the node's degree
+        The node's row of the graph, all edges with their signs, and ``OWN_ENTRY`` at its own position; the degree
         in ``edges`` over the mean degree; or which node it is, the same in every graph.
 
     Returns
@@ -80,7 +80,7 @@ def describe_nodes(graphs: Tensor, edges: Tensor, node_features: str) -> Tensor:
 
 
 class NodesAndEdges(nn.Module):
-    """Scaled graphs to what a graph neural network reads: :func:`describe_nodes` and :func:`select_edges`."""
+    """Node features and edges of scaled graphs: :func:`describe_nodes` and :func:`select_edges`."""
 
     def __init__(
         self, n_nodes: int, node_features: str, density: float, negative_edges: str, edge_weights: str
@@ -97,28 +97,25 @@ class NodesAndEdges(nn.Module):
 
 
 class NodeNorm(nn.BatchNorm1d):
-    """Batch normalisation of node features ``(n_graphs, n_nodes, n_features)`` over all nodes of all graphs.
-
-    In a fit over several processes, of the graphs in all of them.
-    """
+    """Batch normalisation of node features ``(n_graphs, n_nodes, n_features)`` over all nodes of all graphs."""
 
     def forward(self, nodes: Tensor) -> Tensor:
         """The same shape."""
-        graphs = gather(nodes) if self.training else nodes
-        normal = super().forward(graphs.flatten(0, 1)).view_as(graphs)
-        return own_share(normal) if self.training else normal
+        return super().forward(nodes.flatten(0, 1)).view_as(nodes)
 
 
+@estimator
 class GraphNeuralNetwork(EncoderClassifier):
-    """A network of nodes that hear their neighbours, whose module starts with :class:`NodesAndEdges`."""
+    """A network whose nodes receive messages from their neighbours; its module starts with :class:`NodesAndEdges`."""
 
-    node_features: str
-    density: float
-    negative_edges: str
-    edge_weights: str
-    n_layers: int
-    hidden_size: int
-    dropout: float
+    node_features: str = "profile"
+    density: float = 0.05
+    negative_edges: str = "drop"
+    edge_weights: str = "binary"
+    n_layers: int = 2
+    hidden_size: int = 64
+    dropout: float = 0.5
+    batch_size: int = 32
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
@@ -130,7 +127,7 @@ class GraphNeuralNetwork(EncoderClassifier):
         check_number("hidden_size", self.hidden_size, low=1, integer=True)
         check_number("dropout", self.dropout, low=0, high=0.95)
         if n_nodes == 1:
-            raise InputError(f"{type(self).__name__} needs neighbours, but the graphs have one node each.")
+            raise InputError(f"{type(self).__name__} needs graphs of at least two nodes.")
 
     def _nodes_and_edges(self, n_nodes: int) -> NodesAndEdges:
         return NodesAndEdges(n_nodes, self.node_features, self.density, self.negative_edges, self.edge_weights)

@@ -1,0 +1,211 @@
+"""Votes of primary capsules for class capsules, and routing between them, by the cheapest form that they admit.
+
+A vote Wᵀm of a :class:`~isocapsnet.functional.capsule.PermutationCapsules` costs the sum of k rows of W instead of a
+k²-wide product. Fused kernels make votes where they are needed and never store them; a GPU's kernel has the loop of
+:func:`~isocapsnet.functional.capsule.dynamic_routing` of its own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding_bag
+
+from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
+from isocapsnet.functional.kernels import falling_back, pick_routing
+from isocapsnet.functional.permutations import permutation_table, selected_entries
+
+# Up to this size, sums of weights are looked up in a table over k! permutations.
+_LOOKUP_SIZE = 7
+
+
+def route(
+    capsules: PermutationCapsules | Tensor,
+    weight: Tensor,
+    iterations: int,
+    scale: float,
+    over: str = "classes",
+) -> Tensor:
+    """Dynamic routing from primary to class capsules, by the cheapest form that they admit.
+
+    Parameters
+    ----------
+    capsules : PermutationCapsules or Tensor (n_graphs, n_templates, n, n, primary_size)
+    weight : Tensor (n_classes, n_templates, n_windows, primary_size, capsule_size)
+        ``n_windows`` is n², or 1 when the weights are shared over positions.
+    iterations, scale
+        As in :func:`dynamic_routing`.
+    over : {"classes", "classes without leak", "windows"}
+        As in :func:`attend_to_votes`.
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, capsule_size)
+    """
+    if isinstance(capsules, PermutationCapsules) and weight.shape[2] > 1 and over == "classes":
+        kernel = pick_routing(weight)
+        if kernel is not None:
+            with falling_back(weight.device):
+                return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel)
+    return _route_plainly(capsules, weight, iterations, scale, over)
+
+
+def _route_plainly(
+    capsules: PermutationCapsules | Tensor, weight: Tensor, iterations: int, scale: float, over: str
+) -> Tensor:
+    """:func:`route` in plain torch."""
+    if isinstance(capsules, Tensor):
+        attend = partial(attend_to_votes, dense_votes(capsules, weight), over=over)
+    elif weight.shape[2] == 1 and over == "classes":
+        attend = partial(attend_to_shared, capsules, weight)
+    elif weight.is_cuda:
+        # Gathering rows ends in atomic additions, slow and in no fixed order; a GPU has matrix units for the product.
+        attend = partial(attend_to_votes, dense_votes(capsules.expand(), weight), over=over)
+    else:
+        attend = partial(attend_to_votes, permutation_votes(capsules, weight), over=over)
+    n_graphs = len(capsules) if isinstance(capsules, Tensor) else len(capsules.value)
+    context = weight.new_zeros(n_graphs, weight.shape[0], weight.shape[-1])
+    return dynamic_routing(attend, context, iterations, scale)
+
+
+class _FusedRouting(torch.autograd.Function):
+    """All iterations of routing with weights per window; votes are made anew where they are needed, never stored."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        value: Tensor,
+        permutation: Tensor,
+        padding: float,
+        kernel_size: int,
+        weight: Tensor,
+        iterations: int,
+        scale: float,
+        kernel: ModuleType,
+    ) -> Tensor:
+        windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
+        capsules, contexts, sums = kernel.iterate(windows, iterations, scale)
+        *tensors, _, _ = windows
+        ctx.save_for_backward(contexts, sums, *tensors)
+        ctx.arguments = padding, kernel_size, scale, kernel, value.shape, weight.shape
+        return capsules
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_capsules: Tensor) -> tuple[Tensor | None, ...]:
+        contexts, sums, *tensors = ctx.saved_tensors
+        padding, kernel_size, scale, kernel, shape, weight_shape = ctx.arguments
+        windows = kernel.Windows(*tensors, padding, kernel_size)
+        with falling_back(grad_capsules.device):
+            grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
+            grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
+            grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph lie apart
+            return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
+        with torch.enable_grad():
+            value, permutation, weight = windows.capsules()
+            value, weight = value.view(shape).requires_grad_(), weight.view(weight_shape).detach().requires_grad_()
+            capsules = PermutationCapsules(value, permutation.view(shape), padding, kernel_size)
+            routed = _route_plainly(capsules, weight, len(sums), scale, "classes")
+        grad_value, grad_weight = torch.autograd.grad(routed, (value, weight), grad_capsules)
+        return grad_value, None, None, None, grad_weight, None, None, None
+
+
+_COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "classes": partial(leaky_softmax, dim=1),
+    "classes without leak": partial(torch.softmax, dim=1),
+    "windows": partial(torch.softmax, dim=2),
+}
+
+
+def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
+    """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` held in memory.
+
+    ``over="classes"`` is the leaky softmax of the paper, ``over="classes without leak"`` the softmax of Sabour et al.,
+    ``over="windows"`` the softmax of the published program.
+    """
+    logits = torch.einsum("bymd,byd->bym", votes, context)
+    coupling = _COUPLINGS[over](logits)
+    return torch.einsum("bym,bymd->byd", coupling, votes)
+
+
+def dense_votes(capsules: Tensor, weight: Tensor) -> Tensor:
+    """û = W_jᵀ m, the direct form.
+
+    Parameters
+    ----------
+    capsules : Tensor (n_graphs, n_templates, n, n, primary_size)
+    weight : Tensor (n_classes, n_templates, n_windows, primary_size, capsule_size)
+        ``n_windows`` is n², or 1 when the weights are shared over positions.
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, n_templates * n², capsule_size)
+    """
+    windows = capsules.flatten(2, 3)
+    if weight.shape[2] == 1:
+        votes = torch.einsum("bcnp,ycpd->bycnd", windows, weight[:, :, 0])
+    else:
+        votes = torch.einsum("bcnp,ycnpd->bycnd", windows, weight)
+    return votes.flatten(2, 3)
+
+
+def permutation_votes(capsules: PermutationCapsules, weight: Tensor) -> Tensor:
+    """û = (value - γ)·Σ selected rows of W + γ·Σ all rows of W, for weights per window.
+
+    Parameters
+    ----------
+    capsules : PermutationCapsules
+    weight : Tensor (n_classes, n_templates, n_windows, k², capsule_size)
+
+    Returns
+    -------
+    Tensor (n_graphs, n_classes, n_templates * n_windows, capsule_size)
+    """
+    k = capsules.kernel_size
+    weight = weight.flatten(1, 2)  # (Y, M, k², d)
+    entries = selected_entries(capsules.permutation.flatten(1), k)
+    rows = torch.arange(weight.shape[1], device=weight.device)[:, None] * k * k + entries  # (B, M, k)
+    selected = torch.stack(
+        [embedding_bag(rows.flatten(0, 1), w.flatten(0, 1), mode="sum").view(*rows.shape[:2], -1) for w in weight],
+        dim=1,
+    )
+    excess = (capsules.value - capsules.padding).flatten(1)[:, None, :, None]
+    return excess * selected + capsules.padding * weight.sum(dim=2)
+
+
+def attend_to_shared(capsules: PermutationCapsules, weight: Tensor, context: Tensor) -> Tensor:
+    """Σ α û with weights shared over positions; no tensor of windows × capsule_size is ever made.
+
+    A window's logit is its value times a sum over the entries that its permutation selects; the sums are looked up in a
+    table over k! permutations or, for large k, added up from the k² entries. The vectors are summed in the same way.
+
+    Parameters
+    ----------
+    capsules : PermutationCapsules
+    weight : Tensor (n_classes, n_templates, 1, k², capsule_size)
+    context : Tensor (n_graphs, n_classes, capsule_size)
+    """
+    weight = weight[:, :, 0]
+    n_classes, k = len(weight), capsules.kernel_size
+    excess = (capsules.value - capsules.padding).flatten(2)[:, None]  # (B, 1, c, N)
+    total = weight.sum(dim=2)  # (Y, c, d)
+    if k <= _LOOKUP_SIZE:
+        every = torch.arange(len(permutation_table(k)), device=weight.device)
+        table = weight[:, :, selected_entries(every, k)].sum(dim=3)  # (Y, c, k!, d)
+        index = capsules.permutation.flatten(2)[..., None]  # (B, c, N, 1)
+    else:
+        table, index = weight, selected_entries(capsules.permutation.flatten(2), k)  # (Y, c, k², d), (B, c, N, k)
+    n_parts = index.shape[-1]
+    index = index.flatten(2)[:, None].expand(-1, n_classes, -1, -1)  # (B, Y, c, N · parts)
+    lookup = torch.einsum("ycpd,byd->bycp", table, context).gather(3, index).unflatten(3, (-1, n_parts)).sum(dim=4)
+    logits = excess * lookup + capsules.padding * torch.einsum("ycd,byd->byc", total, context)[..., None]
+    coupling = leaky_softmax(logits, dim=1)
+    share = (coupling * excess)[..., None].expand(*coupling.shape, n_parts).flatten(3)
+    mass = coupling.new_zeros(*coupling.shape[:3], table.shape[2]).scatter_add(3, index, share)
+    return torch.einsum("bycp,ycpd->byd", mass, table) + capsules.padding * torch.einsum(
+        "byc,ycd->byd", coupling.sum(dim=3), total
+    )

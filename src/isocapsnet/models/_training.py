@@ -1,0 +1,209 @@
+"""The training loop of every network: epochs, losses, early stopping, callbacks. Needs torch alone."""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
+from tempfile import TemporaryFile
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
+
+from isocapsnet.models._batches import GraphStore
+
+logger = logging.getLogger("isocapsnet")
+
+#: One dict per epoch: ``epoch``, ``train_loss``, ``valid_loss`` (with a validation part) and ``dur`` in seconds.
+History = list[dict[str, Any]]
+
+# Larger weights of the best epoch are kept in a temporary file.
+_WEIGHTS_IN_MEMORY = 64 * 1024**2
+
+
+class TrainingDivergedError(RuntimeError):
+    """The training loss became infinite or NaN."""
+
+
+class Callback(Protocol):
+    """What a network's ``callbacks`` may hold, besides plain functions ``function(history)``.
+
+    A callback may also have ``on_batch_end(output, codes)``. It is called after each training step with the module's
+    output for the batch and the class codes ``(n_graphs,)``, which are -1 for unlabelled graphs.
+    """
+
+    def on_epoch_end(self, history: History) -> bool | None:
+        """Called after each epoch with the history so far; the training stops when any callback returns True."""
+
+
+class Adam:
+    """Adam with torch's fused steps.
+
+    torch's optimizer classes import its compiler on their first step (65 MB, more than a second); its functions do not.
+
+    Parameters
+    ----------
+    parameters : iterable of Tensor
+    learning_rate, weight_decay : float
+    decoupled : bool
+        Whether the weight decay is decoupled (AdamW) or an L2 penalty (Adam).
+    """
+
+    def __init__(
+        self, parameters: Iterable[Tensor], learning_rate: float, weight_decay: float, *, decoupled: bool = True
+    ) -> None:
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
+        self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the last step."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the parameters that have a gradient."""
+        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
+        for new in (parameter for parameter in moved if parameter not in self.moments):
+            # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
+            # the system after every batch.
+            self.moments[new] = torch.zeros_like(new), torch.zeros_like(new), torch.zeros((), device=new.device)
+        means, squares, n_steps = (
+            list(column) for column in zip(*(self.moments[parameter] for parameter in moved), strict=True)
+        )
+        (adamw if self.decoupled else adam)(
+            moved, [p.grad for p in moved if p.grad is not None], means, squares, [], n_steps,
+            fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
+            lr=self.learning_rate, weight_decay=self.weight_decay,
+        )  # fmt: skip
+
+
+def train(
+    module: nn.Module,
+    criterion: Callable[[Any, Tensor], Tensor],
+    optimizer: Adam,
+    graphs: GraphStore,
+    validation: GraphStore | None = None,
+    *,
+    batch_size: int,
+    max_epochs: int,
+    patience: int | None = None,
+    callbacks: Iterable[Any] = (),
+    verbose: bool = False,
+) -> History:
+    """Train ``module`` in place and return the history.
+
+    Parameters
+    ----------
+    module, criterion
+        The loss of a batch is ``criterion(module(graphs), codes)``.
+    optimizer : Adam
+    graphs, validation : GraphStore
+        Graphs to train on, in a new random order in each epoch, and graphs of which the loss is computed only.
+    batch_size, max_epochs : int
+    patience : int, optional
+        Stop after this many epochs without a lower validation loss. The module ends with the weights of the epoch with
+        the lowest one, even if a callback stops the training.
+    callbacks : iterable of Callback or callable
+    verbose : bool
+        Print one line per epoch.
+    """
+    history: History = []
+    best = _BestEpoch(module) if validation is not None and patience is not None else None
+    on_epoch_end = [getattr(callback, "on_epoch_end", callback) for callback in callbacks]
+    on_batch_end = [callback.on_batch_end for callback in callbacks if hasattr(callback, "on_batch_end")]
+
+    for epoch in range(1, max_epochs + 1):
+        start = perf_counter()
+        module.train()
+        losses, sizes = [], []
+        for inputs, codes in graphs.batches(batch_size, shuffle=True):
+            optimizer.zero_grad()
+            output = apply(module, inputs)
+            loss = criterion(output, codes)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            sizes.append(len(codes))
+            if not math.isfinite(losses[-1]):
+                raise TrainingDivergedError(
+                    f"Training diverged in epoch {epoch}: the loss became {losses[-1]}. Lower learning_rate (now "
+                    f"{optimizer.learning_rate:g}) or scale the graphs."
+                )
+            for callback in on_batch_end:
+                callback(output, codes)
+        row = {"epoch": epoch, "train_loss": float(np.average(losses, weights=sizes))}
+        if validation is not None:
+            row["valid_loss"] = _mean_loss(module, criterion, validation, batch_size)
+        history.append(row | {"dur": perf_counter() - start})
+        if verbose:
+            print(_describe(history[-1], max_epochs))
+        stop = best is not None and best.update(epoch, row["valid_loss"]) == patience
+        answers = [callback(history) for callback in on_epoch_end]  # all are called, even if the training stops
+        if stop or any(answers):
+            break
+
+    if best is not None:
+        best.restore(last_epoch=len(history))
+    return history
+
+
+def apply(module: nn.Module, inputs: Any) -> Any:
+    """The module's output for one batch of a :class:`~isocapsnet.models._batches.GraphStore`."""
+    return module(**inputs) if isinstance(inputs, dict) else module(inputs)
+
+
+@torch.no_grad()
+def outputs(module: nn.Module, graphs: GraphStore, batch_size: int) -> Iterator[tuple[Any, Tensor]]:
+    """The module's output and the codes of each batch, in evaluation mode and in the order of the graphs."""
+    module.eval()
+    for inputs, codes in graphs.batches(batch_size):
+        yield apply(module, inputs), codes
+
+
+def _mean_loss(module: nn.Module, criterion: Callable[[Any, Tensor], Tensor], graphs: GraphStore, size: int) -> float:
+    losses = [(criterion(output, codes).item(), len(codes)) for output, codes in outputs(module, graphs, size)]
+    values, sizes = zip(*losses, strict=True)
+    return float(np.average(values, weights=sizes))
+
+
+def _describe(row: dict[str, Any], max_epochs: int) -> str:
+    losses = ", ".join(f"{name} {row[name]:.4f}" for name in ("train_loss", "valid_loss") if name in row)
+    return f"Epoch {row['epoch']}/{max_epochs}: {losses} ({row['dur']:.2f} s)"
+
+
+class _BestEpoch:
+    """The weights of the epoch with the lowest validation loss, in memory or, if they are large, in a file."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.epoch, self.loss, self.n_misses = module, 0, math.inf, 0
+        size = sum(tensor.nbytes for tensor in module.state_dict().values())
+        self.weights = TemporaryFile() if size > _WEIGHTS_IN_MEMORY else BytesIO()  # noqa: SIM115
+
+    def update(self, epoch: int, loss: float) -> int:
+        """Compare an epoch with the best one; the number of epochs since that."""
+        if not loss < self.loss:
+            self.n_misses += 1
+            return self.n_misses
+        self.epoch, self.loss, self.n_misses = epoch, loss, 0
+        self.weights.seek(0)
+        for tensor in self.module.state_dict().values():
+            self.weights.write(tensor.cpu().numpy())
+        return 0
+
+    def restore(self, last_epoch: int) -> None:
+        """Give the module the weights of the best epoch."""
+        with self.weights as weights:
+            if not 0 < self.epoch < last_epoch:
+                return
+            logger.info("Restoring the weights of epoch %d.", self.epoch)
+            weights.seek(0)
+            for tensor in self.module.state_dict().values():
+                on_cpu = tensor.cpu()  # on a CPU this is the tensor itself: no second copy
+                weights.readinto(on_cpu.numpy())
+                tensor.copy_(on_cpu)

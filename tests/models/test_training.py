@@ -1,0 +1,293 @@
+"""The training loop: losses, steps, the best epoch, callbacks, interruption, divergence, batches, side effects."""
+
+import random
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+from torch import nn
+
+from isocapsnet.models import MODELS, _batches, _training
+from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._scaling import InputScaler
+from isocapsnet.models._training import Adam, TrainingDivergedError, train
+
+CPU = torch.device("cpu")
+
+
+def make_store(n_graphs=20, seed=0, **parameters):
+    """Random graphs ``(n_graphs, 3, 3)`` with random labels: a validation loss soon rises."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n_graphs, 3, 3)).astype(np.float32), rng.integers(2, size=n_graphs)
+    return GraphStore(X, y, InputScaler(False, 2.0), CPU, **parameters)
+
+
+def make_module():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(9, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def run(module=None, *, graphs=None, validation=None, learning_rate=0.05, **settings):
+    """The module and its history after a short training."""
+    module = make_module() if module is None else module
+    settings = {"batch_size": 8, "max_epochs": 12} | settings
+    optimizer = Adam(module.parameters(), learning_rate, weight_decay=0.01)
+    graphs = make_store() if graphs is None else graphs
+    return module, train(module, nn.CrossEntropyLoss(), optimizer, graphs, validation, **settings)
+
+
+class Snapshots:
+    """A callback that keeps a copy of the module's state after every epoch."""
+
+    def __init__(self, module):
+        self.module, self.states = module, []
+
+    def on_epoch_end(self, history):
+        self.states.append({name: tensor.clone() for name, tensor in self.module.state_dict().items()})
+
+
+# -- steps and losses ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("decoupled", "expected"), [(True, torch.optim.AdamW), (False, torch.optim.Adam)])
+def test_steps_are_those_of_torch_to_the_bit(decoupled, expected):
+    ours, theirs = (nn.Parameter(torch.linspace(-1, 1, 9)) for _ in range(2))
+    without_gradient = nn.Parameter(torch.ones(2))
+    optimizers = (
+        Adam([ours, without_gradient], 0.1, 0.3, decoupled=decoupled),
+        expected([theirs, without_gradient], lr=0.1, weight_decay=0.3, fused=True),
+    )
+    for _ in range(4):
+        for optimizer, parameter in zip(optimizers, (ours, theirs), strict=True):
+            optimizer.zero_grad()
+            (parameter**3).sum().backward()
+            optimizer.step()
+        assert torch.equal(ours, theirs)
+    assert torch.equal(without_gradient, torch.ones(2))
+
+
+def test_frozen_parameters_stay_as_they_are():
+    module = make_module()
+    module[1].requires_grad_(False)
+    before = [parameter.clone() for parameter in module.parameters()]
+    run(module)
+    assert [torch.equal(*pair) for pair in zip(before, module.parameters(), strict=True)] == [True] * 2 + [False] * 4
+
+
+def test_losses_are_means_over_graphs_and_not_over_batches():
+    module = nn.Sequential(nn.Flatten(), nn.Linear(9, 2))
+    graphs, validation = make_store(20), make_store(11, seed=1)
+    _, history = run(module, graphs=graphs, validation=validation, learning_rate=0.0, max_epochs=1)
+    for name, store in (("train_loss", graphs), ("valid_loss", validation)):
+        inputs, codes = store.batch(np.arange(len(store)))
+        assert history[0][name] == pytest.approx(nn.CrossEntropyLoss()(module(inputs), codes).item(), rel=1e-5)
+    assert list(history[0]) == ["epoch", "train_loss", "valid_loss", "dur"]
+    assert history[0]["epoch"] == 1 and history[0]["dur"] > 0
+
+
+def test_without_a_validation_part_there_is_no_validation_loss():
+    _, history = run(max_epochs=3, patience=1)
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    assert all("valid_loss" not in row for row in history)
+
+
+def test_validation_does_not_change_the_statistics_of_the_module():
+    seen = []
+    module = make_module()
+    module[2].register_forward_hook(lambda layer, *_: seen.append(layer.training))
+    _, history = run(module, validation=make_store(9, seed=1), max_epochs=2)
+    assert seen == [True, True, True, False, False] * 2
+    assert int(module[2].num_batches_tracked) == 3 * len(history)
+
+
+def test_verbose_prints_one_line_per_epoch(capsys):
+    _, history = run(validation=make_store(9, seed=1), max_epochs=2, verbose=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(f"{history[1][name]:.4f}" in lines[1] for name in ("train_loss", "valid_loss"))
+    run(max_epochs=2)
+    assert capsys.readouterr().out == ""
+
+
+# -- early stopping and callbacks ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bytes_in_memory", [0, 10**9])
+def test_training_ends_with_the_weights_of_the_best_epoch(monkeypatch, bytes_in_memory):
+    monkeypatch.setattr(_training, "_WEIGHTS_IN_MEMORY", bytes_in_memory)
+    module = make_module()
+    snapshots = Snapshots(module)
+    settings = {"patience": 3, "max_epochs": 60, "callbacks": [snapshots]}
+    _, history = run(module, validation=make_store(30, seed=1), **settings)
+    best = int(np.argmin([row["valid_loss"] for row in history]))
+    assert len(history) - best == 4  # three epochs without a lower loss
+    for name, tensor in module.state_dict().items():
+        assert_array_equal(tensor, snapshots.states[best][name])
+
+
+def test_without_patience_the_last_epoch_is_kept():
+    module = make_module()
+    snapshots = Snapshots(module)
+    _, history = run(module, validation=make_store(30, seed=1), callbacks=[snapshots])
+    assert len(history) == 12 > 1 + np.argmin([row["valid_loss"] for row in history])
+    for name, tensor in module.state_dict().items():
+        assert_array_equal(tensor, snapshots.states[-1][name])
+
+
+def test_a_validation_loss_that_is_no_number_is_never_the_best():
+    validation = make_store(4, seed=1)
+    validation.resident[0, 0, 0] = torch.nan
+    module, history = run(validation=validation, patience=2)
+    assert len(history) == 2
+    assert all(tensor.isfinite().all() for tensor in module.state_dict().values())
+
+
+class StopAfter:
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_end(self, history):
+        return len(history) == self.epoch
+
+
+@pytest.mark.parametrize("callback", [StopAfter(4), lambda history: np.bool_(history[-1]["epoch"] == 4)])
+def test_a_callback_that_returns_true_stops_the_training(callback):
+    calls = []
+    _, history = run(callbacks=[callback, lambda history: calls.append(len(history))])
+    assert len(history) == 4
+    assert calls == [1, 2, 3, 4]  # the others are called in the last epoch, too
+
+
+def test_the_best_epoch_is_restored_if_a_callback_stops_the_training():
+    module = make_module()
+    snapshots = Snapshots(module)
+    settings = {"patience": 50, "callbacks": [snapshots, StopAfter(11)]}
+    _, history = run(module, validation=make_store(30, seed=1), **settings)
+    best = int(np.argmin([row["valid_loss"] for row in history]))
+    assert len(history) == 11 > best + 1
+    for name, tensor in module.state_dict().items():
+        assert_array_equal(tensor, snapshots.states[best][name])
+
+
+def test_a_callback_sees_output_and_codes_of_every_training_batch():
+    class Watch:
+        def __init__(self):
+            self.sizes = []
+
+        def on_batch_end(self, output, codes):
+            assert output.shape == (len(codes), 2)
+            self.sizes.append(len(codes))
+
+        def on_epoch_end(self, history):
+            pass
+
+    watch = Watch()
+    run(validation=make_store(9, seed=1), callbacks=[watch], max_epochs=2)
+    assert watch.sizes == [8, 8, 4] * 2
+
+
+def test_ctrl_c_ends_the_training_with_keyboard_interrupt():
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(callbacks=[lambda history: signal.raise_signal(signal.SIGINT)])
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_divergence_is_refused_in_the_batch_in_which_it_happens():
+    steps = []
+
+    def criterion(output, codes):
+        steps.append(len(codes))
+        return output.sum() * (torch.inf if len(steps) == 5 else 1.0)
+
+    module = make_module()
+    with pytest.raises(TrainingDivergedError, match=r"epoch 2.*learning_rate \(now 0\.25\)"):
+        train(module, criterion, Adam(module.parameters(), 0.25, 0.0), make_store(), batch_size=8, max_epochs=9)
+    assert len(steps) == 5  # three batches in the first epoch, two in the second
+
+
+# -- batches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stores(monkeypatch):
+    """The same graphs kept on the device, and read from the array."""
+    extra = {"X_unlabeled": np.random.default_rng(5).normal(size=(3, 3, 3))}
+    resident = make_store(**extra)
+    monkeypatch.setattr(_batches, "RESIDENT_BYTES", 0)
+    streamed = make_store(**extra)
+    assert resident.resident is not None and streamed.resident is None
+    return resident, streamed
+
+
+def contents(store, **settings):
+    """The graphs and codes of each batch of four."""
+    torch.manual_seed(1)
+    batches = store.batches(4, **settings)
+    return [{(graph.numpy().tobytes(), int(code)) for graph, code in zip(*batch, strict=True)} for batch in batches]
+
+
+def test_batches_cover_every_graph_once_and_streamed_ones_are_the_resident_ones(stores):
+    resident, streamed = stores
+    for shuffle in (False, True):
+        seen = contents(resident, shuffle=shuffle)
+        assert seen == contents(streamed, shuffle=shuffle)
+        assert [len(batch) for batch in seen] == [4] * 5 + [3]
+        assert len(set.union(*seen)) == 23
+    assert contents(resident, shuffle=True) != contents(resident)
+
+
+def test_streamed_batches_share_one_buffer_and_codes_stay_beside_their_graphs(stores):
+    _, streamed = stores
+    places = {graphs.data_ptr() for graphs, _ in streamed.batches(4)}
+    assert len(places) == 1
+    alone = dict(zip((streamed.batch(np.array([i]))[0].numpy().tobytes() for i in range(23)), range(23), strict=True))
+    for graphs, codes in streamed.batches(4, shuffle=True):
+        index = [alone[graph.numpy().tobytes()] for graph in graphs]
+        assert_array_equal(codes, streamed.codes[index])
+
+
+def test_a_subset_has_the_graphs_at_its_index(stores):
+    for store in stores:
+        part = store.subset(np.array([2, 5, 21])).subset(np.array([0, 2]))
+        graphs, codes = part.batch(np.arange(2))
+        assert_array_equal(graphs, torch.cat([store.batch(np.array([i]))[0] for i in (2, 21)]))
+        assert codes.tolist() == [store.codes[2].item(), -1]
+
+
+# -- side effects ----------------------------------------------------------------------------------------------
+
+FIT = """
+import os, sys
+called = set()
+sys.addaudithook(lambda event, arguments: called.add(arguments[1]) if event == "ctypes.dlsym" else None)
+environment = dict(os.environ)
+import numpy as np
+from isocapsnet.models import MODELS, _batches
+_batches.RESIDENT_BYTES = 0
+X, y = np.random.default_rng(0).normal(size=(8, 9, 9)), np.arange(8) % 2
+MODELS["isocapsnet"](max_epochs=2, validation_fraction=0.25, patience=1).fit(X, y).predict(X)
+MODELS["autoencoder"](max_epochs=1, pretraining_epochs=1).fit(X, y)
+unwanted = {"torch._dynamo", "sympy", "torch_geometric", "skorch"} & set(sys.modules)
+assert not unwanted, unwanted
+assert "mallopt" not in called, "the allocator was changed"
+assert dict(os.environ) == environment
+"""
+
+
+def test_a_fit_loads_no_compiler_and_leaves_the_process_as_it_was():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FIT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_fit_leaves_the_global_random_states_alone():
+    X, y = np.random.default_rng(0).normal(size=(12, 6, 6)), np.arange(12) % 2
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    MODELS["cnn"](max_epochs=1, dropout=0.5, random_state=0).fit(X, y)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+    assert random.getstate() == before[2]
