@@ -1,4 +1,4 @@
-"""Do explanations find what was planted, and nothing where nothing is? ``python benchmarks/explanations.py``.
+"""Do explanations find what was planted, and nothing where nothing is? ``python -m benchmarks.explanations``.
 
 Each row is a method on planted graphs, cross-validated and explained on held-out graphs. "nodes" and "edges" are the
 precision at k of the planted nodes and edges: from the evidence cards' regions, and from gradients. "untrained" is the
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
+from tests.explanation.recovery import edge_precision, node_precision, region_shares
 
 from isocapsnet import MODELS, make_planted_graphs
-from isocapsnet.explain.attribution import sum_over_regions
-from isocapsnet.explain.combine import combine
-from isocapsnet.explain.explanation import Explanation, explain
-from isocapsnet.explain.recovery import edge_precision, node_precision
+from isocapsnet.explanation.attribution import sum_over_regions
+from isocapsnet.explanation.combination import combine
+from isocapsnet.explanation.fits import FitExplanation, explain_fit
 
 SIGNAL_TO_NOISE = {"existence": 5.0, "orientation": 3.0}
 COLUMNS = ("AUC", "card nodes", "gradient nodes", "gradient edges", "untrained", "stable", "runs")
@@ -32,11 +32,11 @@ def explain_run(method: str, effect: str, seed: int, n_folds: int, n_nodes: int,
     X, y = planted.graphs, planted.labels
     if shuffled:
         y = np.random.default_rng(seed).permutation(y)
-    explanations: list[Explanation] = []
+    explanations: list[FitExplanation] = []
     tests, areas = [], []
     for train, test in StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(y, y):
         model = MODELS[method](random_state=seed + len(tests)).fit(X[train], y[train])
-        explanations.append(explain(model, X[test], y[test]))
+        explanations.append(explain_fit(model, X[test], y[test]))
         areas.append(roc_auc_score(y[test], model.predict_proba(X[test])[:, 1]))
         tests.append(test)
     cards = combine(explanations, tests)
@@ -44,7 +44,7 @@ def explain_run(method: str, effect: str, seed: int, n_folds: int, n_nodes: int,
     edges = np.mean([explanation.edges for explanation in explanations], axis=0)
     return (
         float(np.mean(areas)),
-        float(np.mean([node_precision(card.region_shares, nodes) for card in cards])) if cards else np.nan,
+        float(np.mean([node_precision(region_shares(card, n_nodes), nodes) for card in cards])) if cards else np.nan,
         node_precision(sum_over_regions(edges), nodes),
         edge_precision(edges, nodes),
         float(np.mean([explanation.randomization for explanation in explanations])),

@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation import (
     DataSource,
     InProcessExecutor,
-    Method,
+    MethodSpec,
     Outcome,
     Plan,
     Store,
-    Study,
     local_executor,
     run,
 )
@@ -34,28 +34,24 @@ from isocapsnet.evaluation import (
 BAR_MILLISECONDS = 5.0
 
 
-def make_study(n_graphs: int, n_nodes: int) -> Study:
+def make_study(n_graphs: int, n_nodes: int) -> BrainGraphs:
     """Noise; workers call this by its import path."""
     rng = np.random.default_rng(0)
-    return Study(
-        X=rng.normal(size=(n_graphs, n_nodes, n_nodes)).astype(np.float32),
-        labels=np.arange(n_graphs) % 2,
-        digest=f"noise-{n_graphs}-{n_nodes}",
-    )
+    return BrainGraphs(rng.normal(size=(n_graphs, n_nodes, n_nodes)).astype(np.float32), np.arange(n_graphs) % 2)
 
 
 def measure(executor: AbstractContextManager[Executor], n_jobs: int, n_nodes: int) -> NDArray[np.float64]:
     """Milliseconds of overhead of each job that one worker, already started, runs after another."""
     arguments = {"n_graphs": 180, "n_nodes": n_nodes}
-    source = DataSource("overhead:make_study", make_study(**arguments).digest, arguments)
-    method = Method("nothing", "sklearn.dummy:DummyClassifier", parameters={"strategy": "prior"})
+    source = DataSource("overhead:make_study", make_study(**arguments).digest(), arguments)
+    method = MethodSpec("nothing", "sklearn.dummy:DummyClassifier", parameters={"strategy": "prior"})
     ends: list[float] = []
     busy: list[float] = []
 
     def note(outcome: Outcome) -> None:
-        assert outcome.error is None, outcome.error
+        assert outcome.record is not None, outcome.error
         ends.append(time.perf_counter())
-        busy.append(outcome.seconds)
+        busy.append(sum(outcome.record["seconds"].values()))
 
     with tempfile.TemporaryDirectory() as folder, executor as where:
         tasks = Plan(source, (method,), repeats=-(-n_jobs // 3)).tasks(Path(folder))

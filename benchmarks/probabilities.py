@@ -25,7 +25,7 @@ from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import load_graphs, make_planted_graphs
-from isocapsnet.evaluation.statistics import METRICS
+from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.models import MODELS
 from isocapsnet.models._calibration import fit_temperature
 from isocapsnet.models._network import NetworkClassifier
@@ -144,7 +144,7 @@ def summarise(answers: Sequence[Answers]) -> dict[str, float]:
     together = Answers(*(np.concatenate(values) for values in zip(*answers, strict=True)))
     return {
         "ECE": calibration_error(*together),
-        "Brier": METRICS["brier"](*together),
+        "Brier": METRICS["brier"].function(*together),
         "AUC": float(np.mean([METRICS["roc_auc"](*part) for part in answers])),
     }
 

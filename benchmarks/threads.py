@@ -33,7 +33,7 @@ _LEAST_SECONDS = 0.5
 
 def work(data: str, method: str, epochs: int) -> None:
     """A process that takes turns: for each line it reads it writes the seconds that each use took."""
-    from isocapsnet.explain.attribution import attribute_edges, is_network
+    from isocapsnet.explanation.attribution import attribute_edges, is_network
     from isocapsnet.models import MODELS
     from probabilities import open_data
 

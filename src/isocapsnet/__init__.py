@@ -1,7 +1,7 @@
 """Brain-graph classification that can be trusted.
 
-Public names are resolved on first use (PEP 562), so that ``import isocapsnet`` stays cheap and the command line
-can print its help without loading torch.
+Public names are imported on first use (PEP 562), so that ``import isocapsnet`` is fast and the command line prints its
+help without torch.
 """
 
 from importlib import import_module
@@ -9,21 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "MODELS",
-    "BrainGraphs",
-    "ConstantClassifier",
-    "InputError",
-    "IsoCapsNetClassifier",
-    "LinearClassifier",
-    "ReleasedIsoCapsNetClassifier",
-    "load_graphs",
-    "load_model",
-    "make_planted_graphs",
-    "save_model",
-]
-
 if TYPE_CHECKING:
+    from isocapsnet._benchmarking import benchmark, sweep
+    from isocapsnet._explaining import explain
+    from isocapsnet._fitting import check_data, fit, predict, transform
+    from isocapsnet._results import Results
+    from isocapsnet._results_folders import compare, open_results
     from isocapsnet._validation import InputError
     from isocapsnet.datasets.graphs import BrainGraphs
     from isocapsnet.datasets.readers import load_graphs
@@ -34,24 +25,58 @@ if TYPE_CHECKING:
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
     from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
 
-_HOMES = {
-    "MODELS": "isocapsnet.models",
-    "BrainGraphs": "isocapsnet.datasets.graphs",
-    "ConstantClassifier": "isocapsnet.models.baselines",
-    "InputError": "isocapsnet._validation",
-    "IsoCapsNetClassifier": "isocapsnet.models.isocapsnet",
-    "LinearClassifier": "isocapsnet.models.baselines",
-    "ReleasedIsoCapsNetClassifier": "isocapsnet.models.released",
-    "load_graphs": "isocapsnet.datasets.readers",
-    "load_model": "isocapsnet.models._persistence",
-    "make_planted_graphs": "isocapsnet.datasets.synthetic",
-    "save_model": "isocapsnet.models._persistence",
+_MODULES = {
+    "MODELS": "models",
+    "BrainGraphs": "datasets.graphs",
+    "ConstantClassifier": "models.baselines",
+    "InputError": "_validation",
+    "IsoCapsNetClassifier": "models.isocapsnet",
+    "LinearClassifier": "models.baselines",
+    "ReleasedIsoCapsNetClassifier": "models.released",
+    "Results": "_results",
+    "benchmark": "_benchmarking",
+    "check_data": "_fitting",
+    "compare": "_results_folders",
+    "explain": "_explaining",
+    "fit": "_fitting",
+    "load_graphs": "datasets.readers",
+    "load_model": "models._persistence",
+    "make_planted_graphs": "datasets.synthetic",
+    "open_results": "_results_folders",
+    "predict": "_fitting",
+    "save_model": "models._persistence",
+    "sweep": "_benchmarking",
+    "transform": "_fitting",
 }
+
+__all__ = [
+    "MODELS",
+    "BrainGraphs",
+    "ConstantClassifier",
+    "InputError",
+    "IsoCapsNetClassifier",
+    "LinearClassifier",
+    "ReleasedIsoCapsNetClassifier",
+    "Results",
+    "benchmark",
+    "check_data",
+    "compare",
+    "explain",
+    "fit",
+    "load_graphs",
+    "load_model",
+    "make_planted_graphs",
+    "open_results",
+    "predict",
+    "save_model",
+    "sweep",
+    "transform",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

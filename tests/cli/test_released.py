@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from isocapsnet._methods import keep_suitable, list_methods
 from isocapsnet.cli import main
-from isocapsnet.cli._methods import keep_suitable, list_methods
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.models import MODELS

@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.linear_model import LogisticRegression
 
 from isocapsnet._validation import InputError
-from isocapsnet.evaluation import DataSource, Job, Method, Study
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation import DataSource, Job, MethodSpec, Samples
 from isocapsnet.evaluation.jobs import describe_fold
 
 
@@ -29,8 +30,11 @@ def make_study(
     graphs_per_subject: int = 1,
     folds: int = 0,
     seed: int = 0,
-) -> Study:
-    """Symmetric noise with a class effect on one edge; the value at [0, 0] names the graph (100 + its index)."""
+) -> BrainGraphs:
+    """Symmetric noise with a class effect on one edge; the value at [0, 0] names the graph (100 + its index).
+
+    The covariate ``person`` says who each graph is of.
+    """
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(n_graphs, n_nodes, n_nodes))
     X = noise + noise.transpose(0, 2, 1)
@@ -38,26 +42,35 @@ def make_study(
     X[:, 0, 1] += effect * labels
     X[:, 1, 0] += effect * labels
     X[:, 0, 0] = 100 + np.arange(n_graphs)
-    labelled = np.arange(n_graphs) < n_graphs - n_unlabelled
-    return Study(
-        X=X,
-        labels=labels,
-        digest=f"toy-{n_graphs}-{n_nodes}-{effect}-{n_classes}-{n_sites}-{graphs_per_subject}-{seed}",
-        labelled=labelled,
-        subjects=np.array([f"person {i // graphs_per_subject}" for i in range(n_graphs)]),
+    labels[n_graphs - n_unlabelled :] = -1
+    return BrainGraphs(
+        X,
+        labels,
+        label_names=[f"class {label}" for label in range(n_classes)],
         sites=np.array([f"site {i * n_sites // n_graphs}" for i in range(n_graphs)]) if n_sites else None,
-        covariates=pd.DataFrame({"age": np.arange(n_graphs, dtype=float)}),
-        folds=[np.arange(n_graphs)[i::folds] for i in range(folds)] if folds else None,
+        covariates=pd.DataFrame(
+            {
+                "age": np.arange(n_graphs, dtype=float),
+                "person": [f"person {i // graphs_per_subject}" for i in range(n_graphs)],
+            }
+        ),
+        folds=[np.arange(n_graphs)[i::folds] for i in range(folds)],
+        name="toy",
     )
 
 
+def make_samples(**options: Any) -> Samples:
+    """The same as an evaluation reads it."""
+    return Samples(make_study(**options), group="person")
+
+
 def toy_source(**options: Any) -> DataSource:
-    return DataSource("benchmark_toys:make_study", make_study(**options).digest, options)
+    return DataSource("benchmark_toys:make_study", make_samples(**options).digest, options, group="person")
 
 
 def toy_record(job: Job, value: float = 0.5, **options: Any) -> dict[str, Any]:
     """What a job on the toy study might have returned, with one answer for everybody."""
-    fold = describe_fold(make_study(**options), job)
+    fold = describe_fold(make_samples(**options), job)
     return {
         "key": job.key,
         "job": job.to_json(),
@@ -70,8 +83,8 @@ def toy_record(job: Job, value: float = 0.5, **options: Any) -> dict[str, Any]:
     }
 
 
-def toy_method(name: str, cls: type, **options: Any) -> Method:
-    return Method(name, f"{cls.__module__}:{cls.__qualname__}", **options)
+def toy_method(name: str, cls: type, **options: Any) -> MethodSpec:
+    return MethodSpec(name, f"{cls.__module__}:{cls.__qualname__}", **options)
 
 
 class Logistic(ClassifierMixin, BaseEstimator):

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_toys import Logistic, Prior, make_study, toy_method, toy_record, toy_source
+from benchmark_toys import Logistic, Prior, make_samples, toy_method, toy_record, toy_source
 from click.testing import CliRunner, Result
 from damage import FEW, KINDS
 
+from isocapsnet._data_copies import DataCopies
+from isocapsnet._reporting import read_content
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
-from isocapsnet.cli._study import DataCopies
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import InProcessExecutor, Job, Plan, Protocol, Store, run
@@ -99,8 +99,8 @@ def _outcome(kind: str, study: Path, pristine: Path, folder: Path, *, with_data:
     kept = {record["key"]: record for items in found.records.values() for record in items}
     if any(whole[key] != record for key, record in kept.items()) or len(kept) not in (10, 11):
         return f"wrong: compare uses a changed record, or {len(kept)} of 11"
-    content = read_results(folder)
-    if {fold["key"] for method in content.methods for fold in method.row["folds"]} != kept.keys():
+    content = read_content(folder)
+    if {key for method in content.methods for key in method.row.keys.values()} != kept.keys():
         return "wrong: report has other folds than compare"
     if (folder / "rejected").exists() or _state(path) != damaged:
         return "compare or report changed the folder"
@@ -205,7 +205,7 @@ def test_a_record_of_other_splits_is_computed_again(tmp_path: Path) -> None:
     store.save(first.job, record)
     with pytest.warns(UserWarning, match=first.job.key):
         run(plan.tasks(tmp_path), store, InProcessExecutor())
-    expected = describe_fold(make_study(), first.job)
+    expected = describe_fold(make_samples(), first.job)
     loaded = Store(tmp_path).load(first.job)
     assert loaded is not None and loaded["test"] == expected["test"]
 
@@ -288,8 +288,7 @@ def test_a_whole_batch_that_cannot_be_read_is_computed_again(tmp_path: Path) -> 
 
 def test_a_record_in_the_batch_of_another_hundred_is_not_used(tmp_path: Path) -> None:
     jobs, path = _batch(tmp_path)
-    stranger = batch_key(jobs[0]).replace("a", "b")[:64]
-    other = path.with_name(stranger)
+    other = path.with_name(f"{batch_key(jobs[0]).replace('a', 'b')}.json")
     shutil.copyfile(path, other)
     path.unlink()
     assert list(Store(tmp_path).records()) == []
@@ -329,9 +328,9 @@ ARTIFACTS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _flip_byte(path: Path, place: int) -> None:
+def _flip_byte(path: Path, index: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1
+    content[index] ^= 1
     path.write_bytes(content)
 
 
@@ -378,7 +377,7 @@ def test_an_edited_results_json_is_noted_and_the_records_speak(
     path.write_text(json.dumps(json.loads(path.read_text()) | CONTEXTS[kind]))
     if not with_data:
         shutil.rmtree(folder / "data")
-    content = read_results(folder)
+    content = read_content(folder)
     assert any("results.json is damaged" in note for note in content.notes)
     assert [len(method.fits) for method in content.methods] == [6, 6]
     assert all(map(str, (prose.question(content), prose.answer(content), prose.methods_text(content))))
@@ -401,5 +400,5 @@ def test_a_results_json_that_is_none_is_noted(damage: bytes | None, pristine: Pa
     path = folder / "results.json"
     path.unlink()
     path.mkdir() if damage is None else path.write_bytes(damage)
-    assert any("results.json is damaged" in note for note in read_results(folder).notes)
+    assert any("results.json is damaged" in note for note in read_content(folder).notes)
     assert _call("compare", folder).exit_code == 0

@@ -4,33 +4,31 @@ from pathlib import Path
 
 import pytest
 
-from isocapsnet.cli._methods import list_methods
+from isocapsnet._methods import list_methods
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
-from isocapsnet.evaluation import DataSource, Plan, Protocol, Store, Study, local_executor, run, tabulate
-from isocapsnet.evaluation.engine.runner import split_finished
-from isocapsnet.evaluation.results import Table
+from isocapsnet.evaluation import DataSource, Execution, Plan, Protocol, ResultsTable, local_executor
 from isocapsnet.models import MODELS
 
 # At this signal the linear model scores between 0.90 and 0.97 on seed 0.
 SIGNAL = 2.5
 
 
-def load_planted(effect: str, signal: float) -> Study:
+def load_planted(effect: str, signal: float) -> BrainGraphs:
     """240 graphs of 24 nodes with one pattern of four nodes, seed 0; workers call this by its import path."""
     planted = make_planted_graphs(effect=effect, signal_to_noise=signal, random_state=0)
-    return Study(X=planted.graphs, labels=planted.labels, digest=f"{effect}-{signal}")
+    return BrainGraphs(planted.graphs, planted.labels)
 
 
-def _results(folder: Path, effect: str, signal: float, repeats: int = 1) -> Table:
+def _results(folder: Path, effect: str, signal: float, repeats: int = 1) -> ResultsTable:
     """All methods with their defaults in repeated 3-fold cross-validation."""
-    source = DataSource("test_every_method:load_planted", f"{effect}-{signal}", {"effect": effect, "signal": signal})
-    plan = Plan(source, list_methods("all"), Protocol("paper"), repeats)
-    store = Store(folder)
+    digest = load_planted(effect, signal).digest()
+    source = DataSource("test_every_method:load_planted", digest, {"effect": effect, "signal": signal})
+    execution = Execution(Plan(source, list_methods("all"), Protocol("paper"), repeats), folder)
     with local_executor(2) as executor:
-        run(plan.tasks(folder), store, executor)
-    remaining, records = split_finished(plan.tasks(folder), store)
-    assert not remaining
-    results = tabulate(records)
+        execution.run(executor)
+    results = execution.table()
+    assert not any(row.failed for row in results.rows)
     assert {row.method for row in results.rows} == set(MODELS)
     for row in results.rows:
         print(f"{effect}, signal {signal}: {row.method} {row.metrics['roc_auc'].mean:.3f}, {row.verdict}")

@@ -4,38 +4,36 @@ from pathlib import Path
 
 import pytest
 
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
-from isocapsnet.evaluation import DataSource, Method, Plan, Store, Study, local_executor, run, tabulate
-from isocapsnet.evaluation.engine.runner import split_finished
+from isocapsnet.evaluation import DataSource, Execution, MethodSpec, Plan, local_executor
 
-LINEAR = Method("linear", "isocapsnet.models.baselines:LinearClassifier")
-ISOCAPSNET = Method("isocapsnet", "isocapsnet.models.isocapsnet:IsoCapsNetClassifier", parameters={"max_epochs": 20})
+LINEAR = MethodSpec("linear", "isocapsnet.models.baselines:LinearClassifier")
+ISOCAPSNET = MethodSpec("isocapsnet", "isocapsnet:IsoCapsNetClassifier", parameters={"max_epochs": 20})
 
 
-def load_planted(effect: str, n_graphs: int, signal: float, seed: int) -> Study:
+def load_planted(effect: str, n_graphs: int, signal: float, seed: int) -> BrainGraphs:
     """One dataset of 30 nodes; workers call this by its import path."""
     planted = make_planted_graphs(n_graphs, 30, effect=effect, signal_to_noise=signal, random_state=seed)
-    return Study(X=planted.graphs, labels=planted.labels, digest=f"{effect}-{n_graphs}-{signal}-{seed}")
+    return BrainGraphs(planted.graphs, planted.labels)
 
 
 def _above_chance(
-    method: Method, folder: Path, n_datasets: int, *, effect: str = "null", n_graphs: int = 60, signal: float = 5.0
+    method: MethodSpec, folder: Path, n_datasets: int, *, effect: str = "null", n_graphs: int = 60, signal: float = 5.0
 ) -> float:
     """Share of datasets on which the method is said to be above chance, under the default protocol."""
     plans = []
     # Seeds 0 to 199 were used to find out that the plain corrected t-test is not honest enough.
     for seed in range(1000, 1000 + n_datasets):
         arguments = {"effect": effect, "n_graphs": n_graphs, "signal": signal, "seed": seed}
-        digest = f"{effect}-{n_graphs}-{signal}-{seed}"
+        digest = load_planted(**arguments).digest()
         plans.append(Plan(DataSource("test_honesty:load_planted", digest, arguments), (method,)))
-    store = Store(folder)
-    with local_executor(2) as executor:
-        run([task for plan in plans for task in plan.tasks(folder)], store, executor)
     verdicts = []
-    for plan in plans:
-        remaining, records = split_finished(plan.tasks(folder), store)
-        assert not remaining
-        verdicts.append(tabulate(records).rows[0].verdict == "above chance")
+    with local_executor(2) as executor:
+        for plan in plans:
+            execution = Execution(plan, folder)
+            execution.run(executor)
+            verdicts.append(execution.table().rows[0].verdict == "above chance")
     share = sum(verdicts) / n_datasets
     print(f"{method.label}, {effect}, n = {n_graphs}, signal {signal}: above chance in {sum(verdicts)} of {n_datasets}")
     return share

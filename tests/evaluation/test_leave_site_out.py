@@ -2,25 +2,35 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_toys import Logistic, Prior, make_study, toy_method
+from benchmark_toys import Logistic, Prior, make_study, toy_method, toy_source
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from isocapsnet._reporting import read_content
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
-from isocapsnet.evaluation import DataSource, InProcessExecutor, Plan, Protocol, Store, Study, run, statistics, tabulate
+from isocapsnet.evaluation import (
+    METRICS,
+    DataSource,
+    InProcessExecutor,
+    Plan,
+    Protocol,
+    Samples,
+    Store,
+    run,
+    statistics,
+    tabulate,
+)
 from isocapsnet.evaluation.protocol import MIN_PER_CLASS
 from isocapsnet.report import prose
 
@@ -29,27 +39,34 @@ PROTOCOL = Protocol("leave-site-out", inner_folds=0)
 ELEVEN = {f"s{size:02}": (size, size) for size in (3, 4, 5, 6, 7, 8, 9, 10, 16)} | {"tiny1": (1, 0), "tiny2": (0, 1)}
 
 
-def site_study(sites: dict[str, tuple[int, ...]], **changes: Any) -> Study:
+def site_study(sites: dict[str, tuple[int, ...]], subjects: Any = None) -> Samples:
     """Subjects with a class effect, as many of each class and site as asked for."""
     labels = [code for counts in sites.values() for code, count in enumerate(counts) for _ in range(count)]
     names = [site for site, counts in sites.items() for _ in range(sum(counts))]
     study = make_study(n_graphs=len(labels))
     X = study.X.copy()
     X[:, 0, 1] = X[:, 1, 0] = np.random.default_rng(1).normal(labels)
-    return replace(study, X=X, labels=np.array(labels), sites=np.array(names), digest=f"sites {sites}", **changes)
+    persons = pd.DataFrame({"person": study.subjects if subjects is None else subjects})
+    n_classes = max(map(len, sites.values()))
+    data = study.replace(
+        adjacency=X, labels=labels, label_names=list("abc")[:n_classes], sites=names, covariates=persons
+    )
+    return Samples(data, "person")
 
 
-def eleven_sites() -> Study:
-    return site_study(ELEVEN)
+def eleven_sites() -> BrainGraphs:
+    data = site_study(ELEVEN).data
+    assert isinstance(data, BrainGraphs)
+    return data
 
 
-def folds_of(sites: dict[str, tuple[int, ...]], **changes: Any) -> dict[tuple[str, ...], tuple[str, ...]]:
-    splits = PROTOCOL.splits(site_study(sites, **changes), 0)
+def folds_of(sites: dict[str, tuple[int, ...]], subjects: Any = None) -> dict[tuple[str, ...], tuple[str, ...]]:
+    splits = PROTOCOL.splits(site_study(sites, subjects), 0)
     return {split.sites: split.too_small for split in splits}
 
 
 def test_a_site_of_one_class_trains_but_is_no_test_fold() -> None:
-    splits = PROTOCOL.splits(eleven_sites(), 0)
+    splits = PROTOCOL.splits(Samples(eleven_sites()), 0)
     assert [split.name for split in splits] == [f"s{size:02}" for size in (3, 4, 5, 6, 7, 8, 9, 10, 16)]
     assert {split.too_small for split in splits} == {("tiny1", "tiny2")}
     study = eleven_sites()
@@ -96,14 +113,14 @@ def test_sites_none_of_which_can_be_scored_are_refused() -> None:
 
 def test_means_intervals_and_comparisons_weigh_a_fold_by_its_subjects(tmp_path: Path) -> None:
     methods = (toy_method("linear", Logistic), toy_method("constant", Prior))
-    source = DataSource("test_leave_site_out:eleven_sites", eleven_sites().digest)
+    source = DataSource("test_leave_site_out:eleven_sites", eleven_sites().digest())
     plan = Plan(source, methods, PROTOCOL, repeats=1, permutations=3)
     run(plan.tasks(tmp_path), Store(tmp_path), InProcessExecutor())
     table = tabulate(Store(tmp_path).records())
     [linear] = [row for row in table.rows if row.method == "linear"]
     subjects = [2 * size for size in (3, 4, 5, 6, 7, 8, 9, 10, 16)]
     assert list(linear.weights.values()) == list(linear.n_test.values()) == subjects
-    for name in statistics.METRICS:
+    for name in METRICS:
         scores = [scores[name] for scores in linear.scores.values()]
         assert linear.metrics[name].mean == pytest.approx(np.average(scores, weights=subjects)), name
     areas = np.array([scores["roc_auc"] for scores in linear.scores.values()])
@@ -114,8 +131,7 @@ def test_means_intervals_and_comparisons_weigh_a_fold_by_its_subjects(tmp_path: 
 
 
 def test_folds_of_other_protocols_weigh_the_same(tmp_path: Path) -> None:
-    source = DataSource("benchmark_toys:make_study", make_study().digest)
-    plan = Plan(source, (toy_method("linear", Logistic),), Protocol(n_folds=4), repeats=1)
+    plan = Plan(toy_source(), (toy_method("linear", Logistic),), Protocol(n_folds=4), repeats=1)
     run(plan.tasks(tmp_path), Store(tmp_path), InProcessExecutor())
     [row] = tabulate(Store(tmp_path).records()).rows
     assert set(row.weights.values()) == {1}
@@ -146,13 +162,13 @@ def test_table_results_report_and_verdict_say_how_many_sites_count(run_on_eleven
     assert output.count(sentence) == 2  # before the run and under the table
     frame = pd.read_csv(folder / "results.csv")
     assert all("over 9 of 11 sites" in verdict for verdict in frame.verdict)
-    content = read_results(folder)
+    content = read_content(folder)
     assert sentence in prose.answer(content)
     assert sentence in prose.protocol_text(content)
     assert "With 9 test folds" in output
     folds = results["methods"][0]["folds"]
     weighted = np.average([fold["roc_auc"] for fold in folds], weights=[fold["weight"] for fold in folds])
-    assert content.methods[0].row["metrics"]["roc_auc"]["mean"] == pytest.approx(weighted)
+    assert content.methods[0].row.metrics["roc_auc"].mean == pytest.approx(weighted)
     assert frame.roc_auc[0] == pytest.approx(weighted)
 
 

@@ -7,16 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmark_toys import Logistic, make_study, toy_method, toy_source
+from benchmark_toys import Logistic, make_samples, make_study, toy_method, toy_source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isocapsnet._validation import InputError
-from isocapsnet.evaluation import Plan, Protocol
+from isocapsnet.evaluation import Plan, Protocol, Samples
 from isocapsnet.evaluation.estimation import tune
 from isocapsnet.evaluation.naming import canonical_json, digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation
 from isocapsnet.evaluation.protocol import free_unlabelled, inner_folds, null_order, stratified_folds
+
+
+def _with_persons(study: Samples, persons: dict[int, str]) -> Samples:
+    """The same graphs, of which some are of other persons."""
+    covariates = study.data.covariates
+    for index, person in persons.items():
+        covariates.iloc[index, covariates.columns.get_loc("person")] = person
+    return Samples(study.data.replace(covariates=covariates), "person")
 
 
 @given(
@@ -30,33 +38,33 @@ from isocapsnet.evaluation.protocol import free_unlabelled, inner_folds, null_or
 def test_every_labelled_graph_is_tested_once_per_repeat_and_no_unlabelled_graph_ever(
     n_graphs: int, n_classes: int, n_folds: int, unlabelled: int, repeat: int
 ) -> None:
-    study = make_study(n_graphs=n_graphs + 12, n_classes=n_classes, n_unlabelled=unlabelled)
+    study = make_samples(n_graphs=n_graphs + 12, n_classes=n_classes, n_unlabelled=unlabelled)
     splits = Protocol("nested", n_folds=n_folds).splits(study, repeat)
     tested = np.concatenate([split.test for split in splits])
-    assert sorted(tested) == study.known.tolist()
+    assert sorted(tested) == study.labelled.tolist()
     for split in splits:
         assert not set(split.train) & set(split.test)
-        assert sorted([*split.train, *split.test]) == study.known.tolist()
+        assert sorted([*split.train, *split.test]) == study.labelled.tolist()
 
 
 def test_splits_depend_on_dataset_protocol_and_repeat_alone() -> None:
-    study, protocol = make_study(), Protocol()
+    study, protocol = make_samples(), Protocol()
     tests = [split.test.tolist() for split in protocol.splits(study, 0)]
     tuned_otherwise = replace(protocol, inner_folds=5, n_candidates=2)
     assert [split.test.tolist() for split in tuned_otherwise.splits(study, 0)] == tests
     assert [split.test.tolist() for split in protocol.splits(study, 1)] != tests
-    assert [split.test.tolist() for split in protocol.splits(replace(study, digest="other"), 0)] != tests
+    assert [split.test.tolist() for split in protocol.splits(make_samples(seed=1), 0)] != tests
 
 
 def test_graphs_of_one_subject_are_never_split_between_training_and_test() -> None:
-    study = make_study(n_graphs=48, graphs_per_subject=3)
+    study = make_samples(n_graphs=48, graphs_per_subject=3)
     for repeat in range(5):
         for split in Protocol().splits(study, repeat):
             assert not set(study.subjects[split.train]) & set(study.subjects[split.test])
 
 
 def test_paper_uses_the_predefined_folds_and_nested_does_not() -> None:
-    study = make_study(n_graphs=30, folds=3)
+    study = make_samples(n_graphs=30, folds=3)
     expected = [list(range(start, 30, 3)) for start in range(3)]
     assert [split.test.tolist() for split in Protocol("paper").splits(study, 0)] == expected
     assert [split.test.tolist() for split in Protocol("nested").splits(study, 0)] != expected
@@ -64,10 +72,9 @@ def test_paper_uses_the_predefined_folds_and_nested_does_not() -> None:
 
 
 def test_leave_site_out_tests_each_site_once_and_drops_its_travelling_subjects_from_training() -> None:
-    study = make_study(n_graphs=40, n_sites=4)
-    traveller = study.subjects.copy()
-    traveller[0] = traveller[39]  # one person scanned at the first and at the last site
-    splits = Protocol("leave-site-out").splits(replace(study, subjects=traveller), 0)
+    study = make_samples(n_graphs=40, n_sites=4)
+    # One person was scanned at the first and at the last site.
+    splits = Protocol("leave-site-out").splits(_with_persons(study, {0: study.subjects[39]}), 0)
     assert [split.name for split in splits] == [f"site {i}" for i in range(4)]
     assert set(study.sites[splits[1].test]) == {"site 1"}
     assert 39 not in splits[0].train
@@ -77,15 +84,15 @@ def test_leave_site_out_tests_each_site_once_and_drops_its_travelling_subjects_f
 @pytest.mark.parametrize(
     ("study", "protocol", "repeats", "sentence"),
     [
-        (make_study(n_graphs=4), Protocol(n_folds=3), 1, "Class 0 has 2 graphs, fewer than the 3 folds"),
-        (make_study(n_graphs=8, graphs_per_subject=2), Protocol(), 1, "has 2 subjects, fewer than the 3 folds"),
-        (make_study(), Protocol("leave-site-out"), 1, "at least two sites"),
-        (make_study(n_sites=3), Protocol("leave-site-out"), 2, "the dataset's sites give the same splits"),
-        (make_study(folds=3), Protocol("paper"), 2, "the dataset's predefined folds give the same splits"),
-        (replace(make_study(), folds=[np.arange(9), np.arange(8, 20)]), Protocol("paper"), 1, "folds overlap"),
-        (make_study(n_classes=1), Protocol(), 1, "two"),
+        (make_samples(n_graphs=4), Protocol(n_folds=3), 1, "Class 0 has 2 graphs, fewer than the 3 folds"),
+        (make_samples(n_graphs=8, graphs_per_subject=2), Protocol(), 1, "has 2 subjects, fewer than the 3 folds"),
+        (make_samples(), Protocol("leave-site-out"), 1, "at least two sites"),
+        (make_samples(n_sites=3), Protocol("leave-site-out"), 2, "sites"),
+        (make_samples(folds=3), Protocol("paper"), 2, "predefined folds"),
+        (Samples(make_study().replace(folds=[np.arange(9), np.arange(8, 20)])), Protocol("paper"), 1, "folds overlap"),
+        (make_samples(n_classes=1), Protocol(), 1, "two"),
         (
-            make_study(n_graphs=30, graphs_per_subject=2, folds=3),
+            make_samples(n_graphs=30, graphs_per_subject=2, folds=3),
             Protocol("paper"),
             1,
             "tests subjects that also train",
@@ -99,12 +106,11 @@ def test_impossible_splits_are_refused_with_a_sentence(study, protocol, repeats,
 
 
 def test_unlabelled_graphs_of_tested_people_and_sites_do_not_train() -> None:
-    study = make_study(n_graphs=40, n_sites=2, n_unlabelled=10)  # all of the last at the second site
-    assert study.unknown.tolist() == list(range(30, 40))
+    study = make_samples(n_graphs=40, n_sites=2, n_unlabelled=10)  # all of the last at the second site
+    assert study.unlabelled.tolist() == list(range(30, 40))
     assert free_unlabelled(study, Protocol(), np.array([20, 21])).tolist() == list(range(30, 40))
-    returning = study.subjects.copy()
-    returning[33] = returning[21]
-    assert 33 not in free_unlabelled(replace(study, subjects=returning), Protocol(), np.array([20, 21]))
+    returning = _with_persons(study, {33: study.subjects[21]})
+    assert 33 not in free_unlabelled(returning, Protocol(), np.array([20, 21]))
     away = Protocol("leave-site-out")
     assert [len(free_unlabelled(study, away, split.test)) for split in away.splits(study, 0)] == [10, 0]
 
@@ -118,7 +124,7 @@ def test_there_are_no_inner_folds_where_none_keep_subjects_whole_and_classes_in_
 
 
 def test_tuning_passes_over_inner_folds_of_one_class_and_keeps_the_defaults_without_any_other() -> None:
-    study = make_study(n_graphs=24, effect=4.0)
+    study = make_samples(n_graphs=24, effect=4.0)
     train, labels = np.arange(24), study.labels
 
     def fit(settings: dict, graphs: np.ndarray, labels: np.ndarray) -> Logistic:
@@ -133,17 +139,17 @@ def test_tuning_passes_over_inner_folds_of_one_class_and_keeps_the_defaults_with
 
 
 def test_the_null_moves_data_but_neither_labels_nor_folds_nor_unlabelled_graphs() -> None:
-    study = make_study(n_graphs=40, n_unlabelled=6)
+    study = make_samples(n_graphs=40, n_unlabelled=6)
     order = null_order(study, Protocol(), 1)
     assert sorted(order) == list(range(40))
-    assert order[study.unknown].tolist() == study.unknown.tolist()
+    assert order[study.unlabelled].tolist() == study.unlabelled.tolist()
     assert (order != np.arange(40)).sum() > 20
     assert not np.array_equal(order, null_order(study, Protocol(), 2))
     assert np.array_equal(order, null_order(study, Protocol("paper"), 1))
 
 
 def test_under_the_null_the_graphs_of_a_subject_move_together() -> None:
-    study = make_study(n_graphs=30, graphs_per_subject=3)
+    study = make_samples(n_graphs=30, graphs_per_subject=3)
     order = null_order(study, Protocol(), 1)
     for start in range(0, 30, 3):
         assert len(set(study.subjects[order[start : start + 3]])) == 1
@@ -151,15 +157,15 @@ def test_under_the_null_the_graphs_of_a_subject_move_together() -> None:
 
 
 def test_under_the_null_of_labels_inside_subjects_graphs_stay_with_their_subject() -> None:
-    study = make_study(n_graphs=30, graphs_per_subject=3)
-    study = replace(study, labels=np.arange(30) % 2)
+    study = make_samples(n_graphs=30, graphs_per_subject=3)
+    study = Samples(study.data.replace(labels=np.arange(30) % 2), "person")
     order = null_order(study, Protocol(), 1)
     assert np.array_equal(study.subjects[order], study.subjects)
     assert not np.array_equal(order, np.arange(30))
 
 
 def test_under_the_null_of_leave_site_out_subjects_stay_in_their_site() -> None:
-    study = make_study(n_graphs=40, n_sites=4)
+    study = make_samples(n_graphs=40, n_sites=4)
     order = null_order(study, Protocol("leave-site-out"), 1)
     assert np.array_equal(study.sites[order], study.sites)
     assert not np.array_equal(study.sites[null_order(study, Protocol(), 1)], study.sites)
@@ -219,5 +225,5 @@ def test_tuning_settings_do_not_tell_untuned_records_apart(tmp_path) -> None:
 
 
 def test_a_method_asked_for_twice_is_refused() -> None:
-    with pytest.raises(InputError, match="linear is asked for twice"):
+    with pytest.raises(InputError, match="linear"):
         Plan(toy_source(), (toy_method("linear", Logistic),) * 2)

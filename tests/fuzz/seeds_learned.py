@@ -13,7 +13,7 @@ from isocapsnet.evaluation import Store, tabulate
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.evaluation.records import seal
 from isocapsnet.evaluation.store import batch_key
-from isocapsnet.explain.artifacts import write_explanation
+from isocapsnet.explanation.storage import write_explanation
 from tests.fuzz.seeds import Seed, _Collector
 from tests.report.toys import MANY_CANDIDATES, STRENGTHS, VERSIONS, make_job, make_record
 
@@ -78,7 +78,7 @@ def _write_results(folder: Path, methods: tuple[str, ...], with_explanation: boo
     null = [make_job(data, methods[0], 0, 0, permutation=number) for number in range(1, 5)]
     store.save(null[0], make_record(data, null[0], 0.0))
     batch = {"key": batch_key(null[1]), "batch": [seal(make_record(data, job, 0.0)) for job in null[1:]]}
-    path = folder / "records" / batch["key"][:2] / batch["key"]
+    path = folder / "records" / batch["key"][:2] / f"{batch['key']}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(batch))
     store.save_error(make_job(data, "gcn", 0, 0), {"reason": "MemoryError: too little memory", "traceback": "..."})

@@ -132,9 +132,9 @@ def _read_store(path: Path, options: Mapping[str, Any]) -> str:
 
 
 def _read_results(path: Path, options: Mapping[str, Any]) -> str:
-    from isocapsnet.cli._results_folder import read_results
+    from isocapsnet._reporting import read_content
 
-    read_results(path)
+    read_content(path)
     return ""
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from isocapsnet._reporting import read_content
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
 from isocapsnet.report.content import Content
 from tests.report.toys import make_folder
 
@@ -19,7 +19,7 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def toy_content(toy_folder: Path) -> Content:
-    return read_results(toy_folder, created="2026-01-31")
+    return read_content(toy_folder, created="2026-01-31")
 
 
 @pytest.fixture(scope="session")

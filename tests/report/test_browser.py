@@ -191,9 +191,9 @@ def test_values_are_read_by_pointer_and_by_keyboard(visit: Visit) -> None:
     assert told.inner_text() != words
 
 
-def test_values_that_are_told_are_those_of_the_data(visit: Visit, toy_content: Any) -> None:
-    found = next(method.reconstructions for method in toy_content.methods if method.reconstructions is not None)
-    place = int(visit.page.locator("#subject-chooser").input_value().split(":")[1])
+def test_values_under_the_cursor_are_those_of_the_data(visit: Visit, toy_content: Any) -> None:
+    graphs = next(method.explanation for method in toy_content.methods if method.explanation).reconstructions
+    index = int(visit.page.locator("#subject-chooser").input_value().split(":")[1])
     visit.page.locator(MATRICES[0]).focus()
     for _ in range(5):
         visit.page.keyboard.press("ArrowRight")
@@ -201,9 +201,9 @@ def test_values_that_are_told_are_those_of_the_data(visit: Visit, toy_content: A
     words = visit.page.locator("#reconstruction-viewer output").inner_text().replace("−", "-")
     names = toy_content.node_names
     assert words.startswith(f"{names[0]} – {names[5]}: ")
-    told = [float(words.split(f"{name} ")[1].split(",")[0]) for name in ("input", "reconstruction", "difference")]
-    first, second = float(found.inputs[place][0, 5]), float(found.outputs[place][0, 5])
-    assert told == pytest.approx([first, second, second - first], rel=5e-3, abs=2e-3)
+    values = [float(words.split(f"{name} ")[1].split(",")[0]) for name in ("input", "reconstruction", "difference")]
+    first, second = float(graphs.inputs[index][0, 5]), float(graphs.outputs[index][0, 5])
+    assert values == pytest.approx([first, second, second - first], rel=5e-3, abs=2e-3)
 
 
 def test_logarithmic_colours_change_the_matrices(visit: Visit) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocapsnet import MODELS
-from isocapsnet.evaluation import Store, tabulate
+from isocapsnet import MODELS, Results, open_results
+from isocapsnet.evaluation import tabulate
 from tests.report.toys import make_data
 
 
@@ -28,15 +28,14 @@ def test_a_fitted_estimator_says_so() -> None:
 
 
 def test_results_show_each_method_with_interval_and_verdict_the_best_first(toy_folder: Path) -> None:
-    store = Store(toy_folder)
-    table = tabulate(store.records(), store.errors())
-    shown = table._repr_html_()
+    results = open_results(toy_folder)
+    shown = results._repr_html_()
     assert re.findall(r"<tr><th>(\w+)</th><td>", shown) == ["linear", "isocapsnet", "constant", "gcn"]
-    best = next(row for row in table.rows if row.method == "linear")
+    best = next(row for row in results.summary.rows if row.method == "linear")
     area = best.metrics["roc_auc"]
     assert f"<td>{area.mean:.3f} [{area.low:.3f}, {area.high:.3f}]</td>" in shown
-    assert "<td>– [–, –]</td>" in shown and "not enough &lt;memory&gt; &amp; time" in shown
+    assert "<td>–</td>" in shown and "not enough &lt;memory&gt; &amp; time" in shown
 
 
 def test_results_without_any_method_are_an_empty_table() -> None:
-    assert "<tbody></tbody>" in tabulate([])._repr_html_()
+    assert "<tbody></tbody>" in Results(tabulate([]), {})._repr_html_()

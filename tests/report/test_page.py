@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,15 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocapsnet.evaluation.statistics import roc_auc
-from isocapsnet.report.content import Content, Reconstructions
-from isocapsnet.report.cortex import cortex_outline
-from isocapsnet.report.embedding import embed
-from isocapsnet.report.evidence import Scene, attribution_scene, card_scene
-from isocapsnet.report.figures import plot_comparison
-from isocapsnet.report.figures.style import MUTED, class_colours
-from isocapsnet.report.gallery import comparison, draw_scene, reconstruction
-from isocapsnet.report.packing import pack_indices, pack_numbers
+from isocapsnet._validation import InputError
+from isocapsnet.evaluation.metrics import roc_auc
+from isocapsnet.explanation.cards import Effect, EvidenceCard, Orientation, Window
+from isocapsnet.explanation.summary import Explanation, Reconstructions
+from isocapsnet.report.content import Content, ReportedMethod
+from isocapsnet.report.cortex import cortex_outline, pack_indices, pack_numbers
+from isocapsnet.report.evidence import Scene, card_scene, edge_scene
+from isocapsnet.report.figures import FIGURES
+from isocapsnet.report.figures.brain import plot_scene, reconstruction
+from isocapsnet.report.figures.comparison import plot_comparison
+from isocapsnet.report.figures.drawing import Drawing, FigureKind
+from isocapsnet.report.figures.style import MUTED, class_colours, new_figure
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table, windows_table
 from isocapsnet.report.viewers import reconstruction_data
@@ -62,6 +66,28 @@ def data_of(text: str, name: str) -> object:
 def unpack(packed: dict[str, object]) -> np.ndarray:
     numbers = np.frombuffer(base64.b64decode(str(packed["data"])), dtype="<f2").astype(float)
     return numbers.reshape(packed["shape"]) * packed["scale"]
+
+
+def network_of(content: Content) -> ReportedMethod:
+    return next(method for method in content.methods if method.explanation is not None)
+
+
+def with_reconstructions(content: Content, graphs: Reconstructions) -> ReportedMethod:
+    explanation = Explanation(["no", "yes"], 1, np.zeros((8, 8)), 0.0, reconstructions=graphs)
+    return replace(content.methods[0], explanation=explanation)
+
+
+def make_window(
+    row: int, column: int, share: float, favours: int = 0, orders: tuple[list[int], list[int]] = ([0, 1], [0, 1])
+) -> Window:
+    return Window(row, column, share, Effect(1, 0, 2), [0.5, 0.5], favours, [Orientation(order, 1) for order in orders])
+
+
+def make_card(matrix: list[list[float]], windows: list[Window]) -> EvidenceCard:
+    return EvidenceCard(
+        template=0, matrix=matrix, n_fits=3, n_left_out=0, n_separating=3, p_value=0.001, separation=1.0,
+        effect=Effect(1, 0, 2), places=None, shape=None, windows=windows, regions=[], verdict="stable", sentence="",
+    )  # fmt: skip
 
 
 # -- the page as a whole ------------------------------------------------------------------------------------------
@@ -123,12 +149,12 @@ def test_text_of_data_is_escaped_everywhere(text: str) -> None:
 def test_hostile_names_reach_the_page_as_text(toy_content: Content) -> None:
     evil = '</script><script>alert("x")</script>'
     names = (evil, *toy_content.node_names[1:])
-    passport = {**toy_content.results["passport"], "name": evil}
+    passport = {**toy_content.passport, "name": evil}
     content = replace(
         toy_content,
         node_names=names,
         coordinates=None,
-        results={**toy_content.results, "passport": passport},
+        passport=passport,
         classes=[evil, "case"],
         methods=[replace(method, fits=()) for method in toy_content.methods if method.cards],
     )
@@ -141,16 +167,49 @@ def test_equal_contents_give_equal_pages_and_every_figure_is_shown_once(toy_cont
     linear = replace(toy_content, methods=[toy_content.methods[0]])
     first, second = [], []
     assert render(linear, first.append) == render(linear, second.append)
-    names = [illustration.name for illustration in first]
-    assert len(set(names)) == len(names) and names == [illustration.name for illustration in second]
+    names = [drawing.name for drawing in first]
+    assert len(set(names)) == len(names) and names == [drawing.name for drawing in second]
 
 
 def test_figures_follow_the_colours_of_the_page() -> None:
     figure = plot_comparison(["a", "b"], [[0.6, 0.5, 0.7], [0.5, 0.4, 0.6]], band=0.1)
-    first, second = (str(embed(figure, name=name, alt="x")) for name in ("one", "two"))
+    first, second = (str(Drawing(name, figure, "", "x").html) for name in ("one", "two"))
     assert "var(--ink)" in first and "var(--muted)" in first and "var(--faint)" in first
     assert "#1a1d21" not in first and "<style" not in first and "<?xml" not in first
     assert set(re.findall(r'\bid="([^"]+)"', first)).isdisjoint(re.findall(r'\bid="([^"]+)"', second))
+
+
+def test_a_new_figure_is_one_function_and_one_line_in_the_registry(
+    toy_content: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def class_sizes(content: Content) -> Iterator[Drawing]:
+        """Number of test graphs of each class."""
+        counts = np.bincount(content.methods[0].labels)
+        figure, (axis,) = new_figure(3, 2)
+        axis.bar(content.classes, counts)
+        yield Drawing("class-sizes", figure, "Test graphs of each class.", f"Test graphs: {counts.tolist()}.")
+
+    monkeypatch.setitem(FIGURES, "class_sizes", FigureKind(class_sizes, "comparison"))
+    content = replace(toy_content, methods=[toy_content.methods[0]])
+    saved: list[Drawing] = []
+    page = render(content, saved.append)
+    section = re.search(r'<section id="comparison".*?</section>', page, flags=re.DOTALL)[0]
+    assert '<figure id="figure-class-sizes">' in section and 'aria-label="Test graphs: [48, 48]."' in section
+    assert [drawing.name for drawing in saved].count("class-sizes") == 1
+    assert [bar.get_height() for bar in FIGURES["class_sizes"](content).axes[0].patches] == [48, 48]
+
+
+def test_every_figure_of_the_registry_can_be_drawn_by_name(toy_content: Content) -> None:
+    from matplotlib.figure import Figure
+
+    for name in FIGURES.keys() - {"sweep", "first_templates"}:
+        assert isinstance(FIGURES[name](toy_content), Figure), name
+    figure = FIGURES["roc"](toy_content, "linear")
+    area = next(method for method in toy_content.methods if method.label == "linear").row.metrics["roc_auc"].mean
+    assert figure.axes[0].get_title(loc="left") == f"ROC, mean AUC {area:.3f}"
+    for name, which in (("sweep", None), ("roc", "gin"), ("roc", "gcn")):
+        with pytest.raises(InputError, match="nothing to draw"):
+            FIGURES[name](toy_content, which)
 
 
 # -- its parts ----------------------------------------------------------------------------------------------------
@@ -159,15 +218,15 @@ def test_figures_follow_the_colours_of_the_page() -> None:
 def test_results_table_holds_each_method_with_its_verdict(text: str, toy_content: Content) -> None:
     table = re.search(r'<table id="results".*?</table>', text, flags=re.DOTALL)[0]
     for method in toy_content.methods:
-        area = method.row["metrics"]["roc_auc"]["mean"]
-        shown = f'data-value="{area}"' if area is not None else 'data-value=""'
+        area = method.row.metrics["roc_auc"].mean
+        shown = 'data-value=""' if np.isnan(area) else f'data-value="{area}"'
         assert f">{method.label}</th>" in table and shown in table
-        assert method.row["verdict"].split("<")[0] in table
+        assert method.row.verdict.split("<")[0] in table
 
 
 def test_page_gives_command_digest_versions_and_seeds(text: str, toy_content: Content) -> None:
     assert "isocapsnet benchmark study.npz --audit node-order" in text
-    assert toy_content.results["passport"]["digest"] in text
+    assert toy_content.passport["digest"] in text
     assert "2.13.0" in text and "seeds" in text
 
 
@@ -208,7 +267,7 @@ def test_viewer_gets_the_same_scenes_as_the_cards(text: str) -> None:
 
 def test_viewer_gets_the_matrices_of_the_listed_subjects(text: str, toy_content: Content) -> None:
     (data,) = data_of(text, "reconstruction-data")
-    found = toy_content.methods[1].reconstructions or toy_content.methods[0].reconstructions
+    found = next(method.explanation for method in toy_content.methods if method.explanation).reconstructions
     assert found is not None
     assert unpack(data["inputs"]) == pytest.approx(found.inputs, abs=1e-3)
     options = re.findall(r'<option value="0:(\d+)">(.*?)</option>', text)
@@ -257,28 +316,18 @@ def test_cortex_is_a_closed_surface_of_two_hemispheres_and_small() -> None:
 
 
 def test_scene_lays_the_template_on_its_regions_in_the_orientation_of_the_favoured_class() -> None:
-    template = np.zeros((2, 2))
-    template[0, 1] = 1.0
-    window = {
-        "row": 3, "column": 6, "share": 0.5, "favours": 1,
-        "orientations": [{"permutation": [0, 1]}, {"permutation": [1, 0]}],
-    }  # fmt: skip
-    against = window | {"row": 0, "column": 0, "share": -0.4}
-    card = {"matrix": template.tolist(), "windows": [against, window], "sentence": "", "regions": []}
+    window = make_window(3, 6, 0.5, favours=1, orders=([0, 1], [1, 0]))
+    against = replace(window, row=0, column=0, share=-0.4)
+    card = make_card([[0.0, 1.0], [0.0, 0.0]], [against, window])
     # Turned, entry (1, 0) of the window holds template[0, 1]: the edge between nodes 3 + 1 and 6 + 0.
     edges = card_scene(card, 9, "t").edges
     assert np.argwhere(edges).tolist() == [[4, 6], [6, 4]]
 
 
 def test_scene_draws_the_three_windows_that_separate_most_each_by_its_share() -> None:
-    found = [{"permutation": [0, 1]}] * 2
-    windows = [
-        {"row": 4 * place, "column": 4 * place, "share": share, "favours": 0, "orientations": found}
-        for place, share in enumerate([0.1, 0.4, 0.2, 0.3])
-    ]
-    card = {"matrix": [[0, 1.0], [1.0, 0]], "windows": windows, "sentence": "", "regions": []}
-    edges = card_scene(card, 16, "t").edges
-    assert [edges[4 * place, 4 * place + 1] for place in range(4)] == pytest.approx([0, 1, 0.5, 0.75])
+    windows = [make_window(4 * index, 4 * index, share) for index, share in enumerate([0.1, 0.4, 0.2, 0.3])]
+    edges = card_scene(make_card([[0, 1.0], [1.0, 0]], windows), 16, "t").edges
+    assert [edges[4 * index, 4 * index + 1] for index in range(4)] == pytest.approx([0, 1, 0.5, 0.75])
 
 
 def test_regions_on_the_glass_brain_have_the_colour_of_their_class() -> None:
@@ -286,53 +335,51 @@ def test_regions_on_the_glass_brain_have_the_colour_of_their_class() -> None:
 
     coordinates = np.array([[-40.0, 0, 20], [40, 10, 0], [0, -60, 10]])
     scene = Scene("t", "", np.ones(3), np.array([0, 1, -1]), np.zeros((3, 3)))
-    above = draw_scene(scene, coordinates, 2).axes[-1]
-    (points,) = above.collections
+    (points,) = plot_scene(scene, coordinates, 2).axes[-1].collections
     expected = [colour.lower() for colour in (*class_colours(2), MUTED)]
     assert [to_hex(colour) for colour in points.get_facecolors()] == expected
 
 
 def test_chance_band_holds_the_mean_of_an_uninformative_method_95_times_in_100(toy_content: Content) -> None:
-    (band,) = comparison(toy_content).figure.findobj(lambda artist: artist.get_gid() == "chance-band")
+    (band,) = FIGURES["comparison"](toy_content).findobj(lambda artist: artist.get_gid() == "chance-band")
     rng, labels = np.random.default_rng(0), toy_content.methods[0].fits[0].labels
     scores = rng.normal(size=(2800, len(labels)))
     areas = np.array([roc_auc(labels, np.stack([-score, score], axis=1)) for score in scores]) - 0.5
     # Folds that share training graphs correlate by test / (test + train), as the corrected tests assume.
-    shared = toy_content.results["test_over_train"] / (1 + toy_content.results["test_over_train"])
+    shared = toy_content.table.test_over_train / (1 + toy_content.table.test_over_train)
     together = np.sqrt(1 - shared) * areas[:2400].reshape(400, 6) + np.sqrt(shared) * areas[2400:, None]
     assert 0.95 <= np.mean(np.abs(together.mean(axis=1)) < band.get_width() / 2) <= 0.995
 
 
 def test_scene_of_an_attribution_keeps_the_strongest_edges_with_their_signs(toy_content: Content) -> None:
-    attribution = next(method.attribution for method in toy_content.methods if method.attribution is not None)
-    scene = attribution_scene(attribution, "edges")
+    scene = edge_scene(network_of(toy_content).explanation, "edges")
     assert scene.edges[20, 21] == 1.0 and scene.edges[23, 20] == -0.5
     assert scene.top == [20, 21, 23]
 
 
-def test_likeness_sets_own_inputs_beside_those_of_others() -> None:
+def test_similarity_is_that_to_own_inputs_and_to_those_of_others(toy_content: Content) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(3, 8, 8))
     inputs += inputs.swapaxes(1, 2)
-    found = Reconstructions("m", ["a", "b", "c"], np.array([0, 1, 1]), inputs, 2 * inputs + 1, n_available=3)
-    own, others = found.likeness()
+    found = Reconstructions(["a", "b", "c"], np.array([0, 1, 1]), inputs, 2 * inputs + 1, n_available=3)
+    own, others = found.similarity()
     edges = np.triu_indices(8, k=1)
     pairs = [np.corrcoef(inputs[i][edges], inputs[j][edges])[0, 1] for i in range(3) for j in range(3) if i != j]
     assert (own, others) == (pytest.approx(1), pytest.approx(np.mean(pairs)))
     mean = replace(found, outputs=np.broadcast_to(inputs.mean(axis=0), inputs.shape))
-    assert mean.likeness()[0] < 1
+    assert mean.similarity()[0] < 1
     single = replace(found, subjects=["a"], labels=np.array([0]), inputs=inputs[:1], outputs=inputs[:1])
-    assert np.isnan(single.likeness()[1])
-    caption = reconstruction(found, ["no", "yes"]).caption
-    assert f"correlates by 1.00 with its own graph and by {np.mean(pairs):.2f}".replace("-", "−") in caption
+    assert np.isnan(single.similarity()[1])
+    (drawing,) = reconstruction(replace(toy_content, coordinates=None), with_reconstructions(toy_content, found))
+    assert f"1.00 with its own graph and {np.mean(pairs):.2f}".replace("-", "−") in drawing.caption
 
 
 def test_page_keeps_as_many_reconstructions_as_fit_and_both_classes(toy_content: Content) -> None:
     n_graphs, n_nodes = 40, 200
     graphs = np.zeros((n_graphs, n_nodes, n_nodes), dtype=np.float32)
     labels = np.array([0] * 35 + [1] * 5)
-    found = Reconstructions("m", [f"s{i}" for i in range(n_graphs)], labels, graphs, graphs, n_available=90)
-    content = replace(toy_content, methods=[replace(toy_content.methods[0], reconstructions=found)])
+    found = Reconstructions([f"s{i}" for i in range(n_graphs)], labels, graphs, graphs, n_available=90)
+    content = replace(toy_content, methods=[with_reconstructions(toy_content, found)])
     (listed,), (packed,) = reconstruction_data(content)
     assert len(packed["inputs"]["data"]) + len(packed["outputs"]["data"]) <= 2_000_000
     assert listed["shown"] + listed["left_out"] == 90

@@ -1,5 +1,6 @@
 """The words say what the numbers show, and how sure they are."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,48 +8,55 @@ import numpy as np
 import pytest
 
 from isocapsnet import MODELS
+from isocapsnet.evaluation.results import Comparison, MethodResult, ResultsTable
+from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report import prose
 from isocapsnet.report.citations import bibtex
-from isocapsnet.report.content import Content, Fit, Method
+from isocapsnet.report.content import Content, Fit, ReportedMethod
 from isocapsnet.report.tables import tuning_table
 
 
 def make_row(
-    label: str, area: float | None, *, p_chance: float = 0.001, n_folds: int = 6, **changes: Any
-) -> dict[str, Any]:
-    values = {"mean": area, "low": None if area is None else area - 0.1, "high": None if area is None else area + 0.1}
-    return {
-        "method": label,
-        "metrics": {"roc_auc": values},
-        "folds": [{"key": "k"}] * n_folds,
-        "p_chance": p_chance,
-        "is_best": False,
-        "jobs": 6,
-        "failed": 0,
-        **changes,
-    }
+    label: str, area: float, *, p_chance: float = 0.001, n_folds: int = 6, failed: int = 0, is_best: bool = False
+) -> MethodResult:
+    folds = [(0, fold) for fold in range(n_folds)]
+    return MethodResult(
+        method=label,
+        jobs=6,
+        failures={"no": failed},
+        metrics={"roc_auc": Interval(area, area - 0.1, area + 0.1)},
+        scores={fold: {"roc_auc": area} for fold in folds},
+        keys=dict.fromkeys(folds, "k"),
+        n_test=dict.fromkeys(folds, 10),
+        weights=dict.fromkeys(folds, 1),
+        seconds=1.0,
+        use_unlabeled=False,
+        p_chance=p_chance,
+        is_best=is_best,
+    )
 
 
-def make_content(*rows: dict[str, Any], comparisons: Any = (), **results: Any) -> Content:
+def make_content(*rows: MethodResult, comparisons: Sequence[Comparison] = (), **context: Any) -> Content:
     passport = {"name": "study", "n_graphs": 60, "n_nodes": 90, "classes": {"control": 40, "case": 20}}
     return Content(
-        results={"passport": passport, "comparisons": list(comparisons), **results},
-        passport=[],
+        table=ResultsTable(rows, comparisons, 0.5, {}),
+        methods=[ReportedMethod(row, row.method) for row in rows],
         classes=["control", "case"],
-        methods=[Method(row, row["method"]) for row in rows],
+        passport=passport,
+        **context,
     )
 
 
 def test_question_names_classes_and_their_sizes() -> None:
     question = prose.question(make_content())
-    assert question == "Can control (40) and case (20) be told apart by their brain graphs of 90 nodes?"
+    assert "control (40) and case (20)" in question and "90 nodes" in question
 
 
 def test_classes_named_by_numbers_are_called_classes() -> None:
     content = make_content()
-    passport = {**content.results["passport"], "classes": {"-1": 20, "1": 56}}
-    content = replace(content, results={**content.results, "passport": passport}, classes=["class -1", "class 1"])
-    assert prose.question(content).startswith("Can class -1 (20) and class 1 (56) be told apart")
+    passport = {**content.passport, "classes": {"-1": 20, "1": 56}}
+    content = replace(content, passport=passport, classes=["class -1", "class 1"])
+    assert "class -1 (20) and class 1 (56)" in prose.question(content)
     assert "class -1: 20, class 1: 56" in prose.methods_text(content)
     assert [prose.class_title(name) for name in ("0", "2.5", "HC2", "autism")] == [
         "class 0",
@@ -76,12 +84,12 @@ def test_answer_says_not_shown_when_nothing_is_above_chance_and_leaves_the_const
 
 def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
     sentence = prose.answer(make_content(make_row("gcn", 0.6), make_row("linear", 0.75)))[1]
-    assert "linear: 0.750 [0.650, 0.850]" in sentence
+    assert sentence.startswith("linear ") and "0.750 [0.650, 0.850]" in sentence
     assert "6 test folds, p\u00a0=\u00a00.001 against chance" in sentence
 
 
 @pytest.mark.parametrize(
-    ("is_best", "words"), [(True, "linear beats every other"), (False, "none is marked as the best")]
+    ("is_best", "words"), [(True, "linear is better than every other"), (False, "none is marked as the best")]
 )
 def test_answer_marks_a_winner_only_when_there_is_one(is_best: bool, words: str) -> None:
     content = make_content(make_row("linear", 0.75, is_best=is_best), make_row("gcn", 0.6))
@@ -90,12 +98,12 @@ def test_answer_marks_a_winner_only_when_there_is_one(is_best: bool, words: str)
 
 def test_answer_sets_the_capsule_network_against_the_linear_model_whichever_way_the_pair_is_stored() -> None:
     rows = make_row("isocapsnet", 0.7), make_row("linear", 0.75)
-    difference = {"mean": 0.05, "low": -0.01, "high": 0.11}
+    difference = Interval(0.05, -0.01, 0.11)
     for first, second, expected in (
         ("isocapsnet", "linear", "0.050 [−0.010, 0.110]"),
         ("linear", "isocapsnet", "−0.050 [−0.110, 0.010]"),
     ):
-        pair = {"first": first, "second": second, "difference": difference}
+        pair = Comparison(first, second, difference, 0.5, 0.5)
         assert any(
             f"isocapsnet minus linear is {expected}" in sentence
             for sentence in prose.answer(make_content(*rows, comparisons=[pair]))
@@ -113,36 +121,35 @@ def test_answer_says_what_would_have_been_missed() -> None:
     vague = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"between_methods": 0.6}))
     assert any("0.66" in sentence for sentence in vague) and not any("0.60 between" in sentence for sentence in vague)
     hopeless = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"above_chance": 1.2}))
-    assert any("hardly any effect" in sentence for sentence in hopeless)
+    assert any("hardly show any effect" in sentence for sentence in hopeless)
 
 
 def test_answer_of_single_folds_failures_and_nothing_at_all() -> None:
-    assert prose.answer(make_content(make_row("linear", 0.9, n_folds=1)))[0].startswith("Not decided")
-    assert prose.answer(make_content(make_row("linear", None)))[0].startswith("There is no answer")
+    assert prose.answer(make_content(make_row("linear", 0.9, n_folds=1)))[0].startswith("Undecided")
+    assert prose.answer(make_content(make_row("linear", float("nan"))))[0].startswith("There is no answer")
     assert any("2 of 6 jobs failed" in s for s in prose.answer(make_content(make_row("linear", 0.7, failed=2))))
 
 
 def test_protocol_says_what_was_tuned_and_on_what() -> None:
     nested = {"name": "nested", "n_folds": 5, "repeats": 3, "inner_folds": 4, "n_candidates": 8}
-    text = prose.protocol_text(make_content(protocol=nested, preparation=[{"name": "tangent"}]))
+    text = prose.protocol_text(make_content(protocol=nested, preparation=["tangent"]))
     assert "Stratified 5-fold cross-validation, repeated 3 times" in text
-    assert "4 inner folds, among at most 8 settings" in text
-    assert "on the training graphs of the fold alone: tangent" in text
+    assert "4 inner folds, from at most 8 settings" in text
+    assert text.endswith(": tangent.")
     fixed = prose.protocol_text(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}))
-    assert "The protocol tuned nothing" in fixed and "inside each fit" not in fixed
+    assert "did no tuning" in fixed and "inside each fit" not in fixed
     assert fixed.startswith("Stratified 3-fold cross-validation.")
-    given = make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0})
-    given.results["passport"]["n_folds"] = 4
+    given = replace(make_content(protocol={"name": "paper", "inner_folds": 0}), passport={"n_folds": 4})
     assert prose.protocol_text(given).startswith("The 4 folds that come with the dataset.")
     assert "not on record" in prose.protocol_text(make_content())
 
 
 def test_what_a_method_chooses_inside_a_fit_is_said_unless_it_was_set() -> None:
     methods = [
-        Method(make_row("linear", 0.7), "linear"),
-        Method(make_row("freq[C=1]", 0.6), "freq", {"C": 1}),
-        Method(make_row("linear[C=1]", 0.6), "linear", {"C": 1}),
-        Method(make_row("gcn", 0.6), "gcn"),
+        ReportedMethod(make_row("linear", 0.7), "linear"),
+        ReportedMethod(make_row("freq[C=1]", 0.6), "freq", {"C": 1}),
+        ReportedMethod(make_row("linear[C=1]", 0.6), "linear", {"C": 1}),
+        ReportedMethod(make_row("gcn", 0.6), "gcn"),
     ]
     content = replace(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}), methods=methods)
     assert "within its training graphs: C of linear; density of freq[C=1]." in prose.protocol_text(content)
@@ -151,10 +158,10 @@ def test_what_a_method_chooses_inside_a_fit_is_said_unless_it_was_set() -> None:
 
 
 def test_what_is_said_to_be_chosen_inside_a_fit_is_a_parameter_that_is_not_set_by_default() -> None:
-    for name, parameters in prose.CHOSEN_IN_FIT.items():
+    for name, parameters in prose.SELECTED_IN_FIT.items():
         assert [MODELS[name]().get_params()[parameter] for parameter in parameters] == [None] * len(parameters)
     unset = {name for name in MODELS for p in ("C", "density") if MODELS[name]().get_params().get(p, 0) is None}
-    assert unset == set(prose.CHOSEN_IN_FIT)
+    assert unset == set(prose.SELECTED_IN_FIT)
 
 
 def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
@@ -162,29 +169,15 @@ def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
     text = prose.methods_text(content)
     assert "linear and gcn on study (60 graphs of 90 nodes; control: 40, case: 20)" in text
     assert "one-sided corrected resampled t-test" in text
-    permuted = replace(content, results={**content.results, "protocol": {"name": "nested", "permutations": 1000}})
+    permuted = replace(content, protocol={"name": "nested", "permutations": 1000})
     assert "by 1000 permutations of the labels" in prose.methods_text(permuted)
 
 
 def test_chosen_settings_are_counted_over_folds() -> None:
     fit = Fit(0, 0, np.zeros(1, dtype=np.int64), np.ones((1, 2)))
     fits = [fit, replace(fit, settings={"C": 1}), replace(fit, settings={"C": 1})]
-    assert Method({"method": "linear"}, "linear", fits=fits).chosen == [("C = 1", 2), ("the defaults", 1)]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0123, "12 ms"), (4.2, "4.2 s"), (12.4, "12 s"), (200, "3.3 min"), (7200, "2.0 h"), (None, "–")],
-)
-def test_duration_has_a_readable_unit(seconds: float | None, text: str) -> None:
-    assert prose.duration(seconds) == text
-
-
-def test_missing_numbers_are_dashes_and_intervals_without_bounds_are_means() -> None:
-    assert prose.number(None) == prose.number(float("nan")) == "–"
-    assert prose.interval({"mean": 0.5, "low": None, "high": 0.9}) == "0.500"
-    assert prose.interval({"mean": -0.5, "low": -0.6, "high": float("nan")}) == "−0.500"
-    assert prose.p_value(0.0001) == "p\u00a0<\u00a00.001"
+    method = ReportedMethod(make_row("linear", 0.7), "linear", fits=fits)
+    assert method.selected == [("C = 1", 2), ("the defaults", 1)]
 
 
 def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:

@@ -11,8 +11,8 @@ from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation import Job, Store, tabulate
 from isocapsnet.evaluation.output import write_results
-from isocapsnet.explain.artifacts import save_explanation
-from isocapsnet.explain.explanation import Explanation, Templates
+from isocapsnet.explanation.fits import FitExplanation, Templates
+from isocapsnet.explanation.storage import save_explanation
 
 CLASSES = ("control", "case")
 #: Method to how far its scores of the two classes lie apart, in standard deviations.
@@ -135,7 +135,7 @@ def write_toy_artifacts(folder: Path, data: BrainGraphs, job: Job) -> None:
     (folder / "warnings.json").write_text(json.dumps(["UserWarning: the smallest class has <few> graphs"]))
 
 
-def make_explanation(data: BrainGraphs, job: Job) -> Explanation:
+def make_explanation(data: BrainGraphs, job: Job) -> FitExplanation:
     """Two templates: the first matches nodes 20 to 23 of cases, in every fit; the second matches noise."""
     rng = np.random.default_rng([job.repeat, job.fold])
     test = np.arange(job.fold, len(data), 3)
@@ -156,7 +156,7 @@ def make_explanation(data: BrainGraphs, job: Job) -> Explanation:
     edges[20, 23] = edges[23, 20] = -0.5
     assert data.adjacency is not None
     graphs = np.asarray(data.adjacency[test])
-    return Explanation(
+    return FitExplanation(
         classes=np.array(["0", "1"]),
         positions=np.arange(len(test)),
         codes=codes,
@@ -175,7 +175,6 @@ def make_explanation(data: BrainGraphs, job: Job) -> Explanation:
             window_separation=windows,
             window_effect=windows,
             window_influence=np.abs(windows),
-            class_evidence=np.stack([-windows, windows]),
             class_scores=scores,
             orientation=orientation,
             orientation_share=np.full((2, 2, n_windows, n_windows), 0.8, np.float32),

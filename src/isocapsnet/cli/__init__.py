@@ -1,4 +1,4 @@
-"""The command line: the composition root, the only part that knows all the others.
+"""The command line: parses options, calls the front door and prints.
 
 Sub-commands are loaded when they are called, so that ``isocapsnet --help`` imports neither torch nor scikit-learn.
 """
@@ -14,8 +14,9 @@ import click
 from isocapsnet import __version__
 from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
+from isocapsnet.cli._errors import as_options
 
-#: Sub-command to where it lives and what ``--help`` says of it.
+#: Sub-command to its module and its line in ``--help``.
 _COMMANDS = {
     "benchmark": ("isocapsnet.cli.benchmark", "Compare methods on a dataset, without leakage."),
     "compare": ("isocapsnet.cli.benchmark", "Merge result folders into one table."),
@@ -30,12 +31,12 @@ _COMMANDS = {
 
 
 def _show_warning(message: Warning | str, *where: Any, **options: Any) -> None:
-    """A warning as a sentence; the line of code that gave it means nothing to whoever typed a command."""
+    """Print a warning as a sentence, without the line of code that raised it."""
     click.echo(printable(f"Warning: {message}"), err=True)
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a sub-command when it is called and turns warnings and refused input into sentences."""
+    """Imports a sub-command when it is called, and prints warnings and errors as sentences."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -60,14 +61,22 @@ class _LazyGroup(click.Group):
             error.message = printable(error.message)  # type: ignore[misc]
             raise
         except InputError as error:
-            click.echo(printable(f"Error: {error}"), err=True)
+            click.echo(printable(f"Error: {self._with_options(ctx, str(error))}"), err=True)
             sys.exit(2)
         except OSError as error:
-            if error.errno in (None, errno.EPIPE):  # a closed pipe is click's to handle
+            if error.errno in (None, errno.EPIPE):  # click handles a closed pipe
                 raise
             where = f"{error.filename} cannot be read or written: " if error.filename else ""
             click.echo(printable(f"Error: {where}{error.strerror}."), err=True)
             sys.exit(2)
+
+    def _with_options(self, ctx: click.Context, sentence: str) -> str:
+        """A sentence about arguments (``n_nodes=90``) as one about options (``--n-nodes 90``)."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        commands = filter(None, [command, *getattr(command, "commands", {}).values()])
+        return as_options(
+            sentence, [str(p.name) for each in commands for p in each.params if isinstance(p, click.Option)]
+        )
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

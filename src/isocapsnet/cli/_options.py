@@ -7,9 +7,6 @@ from typing import Any
 
 import click
 
-#: Written out, because importing the benchmark would make ``--help`` slow.
-PROTOCOL_NAMES = ("nested", "paper", "leave-site-out")
-
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -32,7 +29,7 @@ class Bytes(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         match = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(?:I?B)?\s*", str(value).upper())
         if match is None:
-            self.fail(f"{value!r} is no amount of memory; write 500MB or 4GB.", param, ctx)
+            self.fail(f"{value!r} is not an amount of memory; write 500MB or 4GB.", param, ctx)
         return int(float(match[1]) * 1000 ** " KMGT".index(match[2] or " "))
 
 
@@ -52,16 +49,18 @@ preparation_options = _together(
         click.option("--transform", default="", metavar="NAME,...", help="Transforms, in this order."),
         click.option("--harmonize", is_flag=True, help="ComBat over sites, fitted in each fold."),
         click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
-        click.option("--group", metavar="COL", help="Column that says which graphs belong to one person."),
+        click.option("--group", metavar="COL", help="Column of the person that each graph belongs to."),
     ]
 )
 
 #: How methods are judged.
 protocol_options = _together(
     [
-        click.option("--protocol", type=click.Choice(PROTOCOL_NAMES), default="nested", show_default=True),
+        click.option(
+            "--protocol", default="nested", show_default=True, metavar="NAME", help="nested, paper, leave-site-out, ..."
+        ),
         click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
-        click.option("--folds", type=click.IntRange(2), help="Folds, where the data do not give them.  [default: 3]"),
+        click.option("--folds", type=click.IntRange(2), help="Folds, if the data do not define them.  [default: 3]"),
         click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
     ]
 )
@@ -82,7 +81,7 @@ run_options = _together(
             show_default=True,
             help="The results folder.",
         ),
-        click.option("--retry-failed/--no-retry-failed", default=True, help="Try failed jobs again (default)."),
+        click.option("--retry-failed/--no-retry-failed", default=True, help="Run failed jobs again (default)."),
         click.option("--dry-run", is_flag=True, help="Count jobs and estimate the time; run nothing."),
     ]
 )

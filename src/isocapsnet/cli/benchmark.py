@@ -1,20 +1,22 @@
-"""What ``isocapsnet benchmark``, ``compare`` and ``sweep`` take; what they do is imported when they are called."""
+"""``isocapsnet benchmark``, ``compare`` and ``sweep``."""
 
+import shlex
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from isocapsnet.cli._options import preparation_options, protocol_options, run_options
 from isocapsnet.cli.data import reading_options
 
-#: What is compared when nobody says what to compare.
-DEFAULT_METHODS = "isocapsnet,linear,constant"
+if TYPE_CHECKING:
+    from isocapsnet import Results
 
 
 @click.command()
 @click.argument("data", required=False)
-@click.option("--methods", default=DEFAULT_METHODS, show_default=True, metavar="all|NAME,...")
+@click.option("--methods", default="isocapsnet,linear,constant", show_default=True, metavar="all|NAME,...")
 @click.option("--permutations", type=click.IntRange(0), default=0, help="Draws of the permutation test.")
 @click.option("--audit", type=click.Choice(["node-order"]), help="Run again with shuffled nodes.")
 @click.option("--use-unlabeled", is_flag=True, help="Give unlabelled graphs to methods that can use them.")
@@ -27,7 +29,7 @@ DEFAULT_METHODS = "isocapsnet,linear,constant"
 def benchmark(data: str | None, **options: Any) -> None:
     """Compare methods on DATA (a file, a folder or a dataset's name), without leakage.
 
-    Without DATA the embedded set `planted` is used. Interrupted, the same command goes on where it stopped.
+    Without DATA the embedded dataset `planted` is used. After an interruption, the same command continues the run.
     A method may be given parameters: isocapsnet[kernel_size=3].
 
     \b
@@ -39,9 +41,19 @@ def benchmark(data: str | None, **options: Any) -> None:
       isocapsnet benchmark study.npz --permutations 1000 --scheduler tcp://head:8786
       isocapsnet benchmark study.npz --dry-run
     """
-    from isocapsnet.cli import _benchmark
+    import isocapsnet
+    from isocapsnet.cli._display import audit_table, describe_protocol, escape, make_console, results_table
 
-    _benchmark.run_benchmark(data, options)
+    results = _run(isocapsnet.benchmark, data, **options)
+    if options["dry_run"]:
+        return
+    console = make_console()
+    console.print(results_table(results, describe_protocol(results), console.width))
+    if options["audit"]:
+        console.print(audit_table(results))
+    console.print(f"Results: {escape(str(options['out']))}/results.csv, results.json, records/, artifacts/")
+    if all(row.failed == row.jobs for row in results.summary.rows):
+        sys.exit(1)
 
 
 @click.command()
@@ -55,9 +67,14 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
       isocapsnet compare results-a results-b
       isocapsnet compare results-a results-b --out merged
     """
-    from isocapsnet.cli import _benchmark
+    import isocapsnet
+    from isocapsnet.cli._display import escape, make_console, results_table
 
-    _benchmark.compare_folders(folders, out)
+    console = make_console()
+    for results in isocapsnet.compare(*folders, out=out):
+        console.print(results_table(results, escape(results.title), console.width))
+    if out is not None:
+        console.print(f"Merged: {escape(str(out))}")
 
 
 @click.command()
@@ -69,13 +86,29 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
 @preparation_options
 @reading_options
 @run_options
-def sweep(data: str | None, method: str, param: str, **options: Any) -> None:
+def sweep(data: str | None, **options: Any) -> None:
     """Vary one parameter of a method: accuracy, F1, seconds and the learned template for each value.
 
     \b
     Examples
       isocapsnet sweep hiv_dti.npz --method isocapsnet --param kernel_size=1,2,3,4,5 --protocol paper
     """
-    from isocapsnet.cli import _benchmark
+    import isocapsnet
+    from isocapsnet.cli._display import describe_protocol, escape, make_console, sweep_table
 
-    _benchmark.run_sweep(data, method, param, options)
+    results = _run(isocapsnet.sweep, data, **options)
+    if results.sweep is None or options["dry_run"]:
+        return
+    console = make_console()
+    console.print(sweep_table(results.sweep, f"{escape(options['method'])}, {describe_protocol(results)}"))
+    console.print(f"Results: {escape(str(options['out']))}/sweep.csv, results.csv, results.json")
+
+
+def _run(function: Any, data: str | None, **options: Any) -> "Results":
+    """Call a function of the front door; Ctrl-C stops the run with a sentence and exit code 130."""
+    try:
+        results: Results = function(data, command=shlex.join(["isocapsnet", *sys.argv[1:]]), **options)
+    except KeyboardInterrupt:
+        click.echo("Stopped. Finished jobs are kept; run the same command again to continue.")
+        sys.exit(130)
+    return results

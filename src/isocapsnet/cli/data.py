@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isocapsnet._safe_text import list_some, printable
-from isocapsnet._validation import InputError
 from isocapsnet.cli._errors import as_options
 from isocapsnet.cli._options import Bytes, NameList
 
@@ -134,7 +133,9 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
       isocapsnet data describe study.npz
       isocapsnet data describe planted --json
     """
-    graphs = open_graphs(path, **options)
+    from isocapsnet import load_graphs
+
+    graphs = load_graphs(path, **options)
     if as_json:
         click.echo(json.dumps(graphs.passport, indent=2))
     else:
@@ -210,17 +211,9 @@ def convert(path: str, out: Path, **options: Any) -> None:
       isocapsnet data convert study/ study.npz --target diagnosis
       isocapsnet data convert study/ study.npz --target dx --site centre --covariates age,sex
     """
-    graphs = open_graphs(path, **options)
+    from isocapsnet import load_graphs
+
+    graphs = load_graphs(path, **options)
     graphs.save(out)
     _print_passport(graphs)
     click.echo(printable(f"written to {out}"))
-
-
-def open_graphs(path: str, **options: Any) -> "BrainGraphs":
-    """Open a file, a folder or a dataset by its name; errors speak of options."""
-    from isocapsnet.datasets.readers import load_graphs
-
-    try:
-        return load_graphs(path, **options)
-    except InputError as error:
-        raise InputError(as_options(str(error), READING)) from error

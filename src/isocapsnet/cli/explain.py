@@ -1,11 +1,20 @@
-"""``isocapsnet explain``: what a saved network uses, and whether other fits use it too."""
+"""``isocapsnet explain``: what a saved network uses, and whether other fits agree."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from isocapsnet._validation import InputError
 from isocapsnet.cli.data import reading_options
+from isocapsnet.cli.report import writing
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+    from isocapsnet.explanation.summary import Explanation
+
+_LISTED_REGIONS = 6
 
 
 @click.command()
@@ -17,7 +26,7 @@ from isocapsnet.cli.data import reading_options
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Refit the model's settings on so many folds, each explained on the fold it did not see; 0: no refits.",
+    help="Number of refits, each explained on the fold that it did not see; 0 explains MODEL itself.",
 )
 @click.option(
     "--attribution",
@@ -35,11 +44,15 @@ from isocapsnet.cli.data import reading_options
 @click.option("--figures/--no-figures", default=True, help="Draw templates and, with coordinates, the brain (default).")
 @click.option("--seed", type=int, default=0, show_default=True)
 @reading_options
-def explain(model: Path, data: str, out: Path, **options: Any) -> None:
-    """Explain a saved MODEL on DATA: learned templates, where they match, whether they are stable, which edges count.
+def explain(
+    model: Path, data: str, out: Path, folds: int, attribution: str, networks: Path | None, figures: bool, seed: int,
+    **reading: Any,
+) -> None:  # fmt: skip
+    """Explain a saved MODEL on DATA: its templates, where they match, whether they are stable, which edges it uses.
 
-    A model cannot be judged on graphs that it trained on, nor by one fit alone. Its settings are therefore fitted again
-    on folds of DATA; effects and verdicts come from the graphs that each refit did not see.
+    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit. The settings of
+    MODEL are therefore fitted again on folds of DATA; effects and verdicts come from the graphs that each refit did not
+    see.
 
     \b
     Examples
@@ -47,6 +60,67 @@ def explain(model: Path, data: str, out: Path, **options: Any) -> None:
       isocapsnet explain model.safetensors study/ --target diagnosis --atlas aal116 --out explained
       isocapsnet explain model.safetensors unseen.npz --folds 0 --out explained
     """
-    from isocapsnet.cli import _explain
+    from isocapsnet import _explaining
+    from isocapsnet._fitting import open_for_model
+    from isocapsnet.cli._display import escape, make_console
+    from isocapsnet.datasets.formats.tables import read_table
 
-    _explain.run_explain(model, data, out, options)
+    console = make_console()
+    estimator, graphs = open_for_model(model, data, reading)
+    names = None if networks is None else list(read_table(networks).column("network"))
+    with writing(out):  # before the work, which would be lost
+        is_new = not out.exists()
+        out.mkdir(parents=True, exist_ok=True)
+    try:
+        with console.status(f"Explaining {model.name} from {folds or 1} fits"):
+            explanation = _explaining.explain(
+                estimator, graphs, folds=folds, attribution=attribution, networks=names, seed=seed
+            )
+    except InputError:
+        if is_new:
+            out.rmdir()
+        raise
+    coordinates = None if graphs.atlas is None else graphs.atlas.coordinates
+    with writing(out):
+        explanation.save(out)
+        if figures:
+            try:
+                _explaining.save_figures(explanation, coordinates, out / "figures")
+            except InputError as error:  # matplotlib or nilearn is not installed
+                console.print(escape(f"No figures: {error}"))
+            if coordinates is None:
+                console.print("The nodes have no coordinates, so nothing is drawn on the brain; use --atlas.")
+    console.print(_summary(explanation))
+    console.print(escape(f"Written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}"))
+
+
+def _summary(explanation: "Explanation") -> "RichTable":
+    """Effects, regions and verdicts of all templates, and the regions of the strongest edges."""
+    from rich.table import Table as RichTable
+
+    from isocapsnet.cli._display import escape
+
+    graphs = (
+        f"{explanation.n_refits} refits, each explained on graphs it did not see"
+        if explanation.n_refits
+        else "the model itself; effects are too large if it trained on these graphs"
+    )
+    table = RichTable(title=escape(f"{explanation.title}: {graphs}"), title_justify="left")
+    for name in ("evidence", "effect d", "regions", "verdict"):
+        table.add_column(name, overflow="fold")
+    for card in explanation.cards:
+        effect = card.effect
+        table.add_row(
+            f"template {card.template + 1}",
+            f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
+            escape(", ".join(explanation.node_name(region.node) for region in card.regions[:_LISTED_REGIONS])),
+            escape(card.sentence),
+        )
+    strongest = explanation.strongest_regions[:_LISTED_REGIONS]
+    table.add_row(
+        "edges",
+        "",
+        escape(", ".join(explanation.node_name(node) for node in strongest)),
+        f"rank correlation with an untrained network {explanation.randomization:.2f} (should be near 0)",
+    )
+    return table

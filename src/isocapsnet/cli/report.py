@@ -20,34 +20,33 @@ from isocapsnet._validation import InputError
 def report(folder: Path, out: Path | None, figures: Path | None) -> None:
     """Write one self-contained HTML page about the results in DIR.
 
-    Only what is in DIR is read. The page needs no network and can be sent or archived as a single file.
+    Only DIR is read. The page needs no network and can be sent or archived as a single file.
 
     \b
     Examples
       isocapsnet report isocapsnet-results
       isocapsnet report results --out paper/supplement.html --figures paper/figures
     """
+    from isocapsnet._reporting import read_content
     from isocapsnet.cli._display import make_console
-    from isocapsnet.cli._results_folder import read_results
-    from isocapsnet.report.figures import save_figure
-    from isocapsnet.report.gallery import Illustration
+    from isocapsnet.report.figures.drawing import Drawing
+    from isocapsnet.report.figures.style import save_figure
     from isocapsnet.report.page import render
 
     if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; name the folder that `isocapsnet benchmark --out` wrote.")
+        raise InputError(f"There is no folder {folder}; give the folder of `isocapsnet benchmark --out`.")
     target = out or folder / "report.html"
     saved: list[Path] = []
 
-    def save(illustration: Illustration) -> None:
+    def save(drawing: Drawing) -> None:
         if figures is not None:
             with writing(figures):
-                saved.extend(save_figure(illustration.figure, figures, illustration.name))
+                saved.extend(save_figure(drawing.figure, figures, drawing.name))
 
-    # Before the work, so that nobody waits for a page that has no place.
-    with writing(target):
+    with writing(target):  # before the work, which would be lost
         target.parent.mkdir(parents=True, exist_ok=True)
     with make_console().status(f"Drawing {folder}"):
-        page = render(read_results(folder, created=date.today().isoformat()), save)
+        page = render(read_content(folder, created=date.today().isoformat()), save)
     with writing(target):
         target.write_text(page, encoding="utf-8")
     click.echo(printable(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)"))
@@ -57,7 +56,7 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Say in one sentence why something cannot be written."""
+    """Raise InputError if a file cannot be written."""
     try:
         yield
     except OSError as error:

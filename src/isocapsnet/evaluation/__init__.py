@@ -1,33 +1,39 @@
-"""Methods evaluated without leakage, resumably, on all cores or a cluster, and what their numbers show.
+"""Methods evaluated without leakage, resumably, on all cores or a cluster.
 
-It is given estimators and a loader by import path; it knows neither models nor datasets.
+The package is given estimators and a loader of data by import path; it imports neither models nor datasets.
 """
 
+from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, dask_executor, local_executor
+from isocapsnet.evaluation.engine.limits import Limits
 from isocapsnet.evaluation.engine.runner import Outcome, run
-from isocapsnet.evaluation.engine.worker import Limits
-from isocapsnet.evaluation.jobs import Job, Method, Task, run_job
-from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.jobs import Job, Task, run_job
+from isocapsnet.evaluation.metrics import METRICS, Metric
+from isocapsnet.evaluation.plan import MethodSpec, Plan
 from isocapsnet.evaluation.preparation import Step
-from isocapsnet.evaluation.protocol import PROTOCOLS, Protocol
-from isocapsnet.evaluation.results import Table, tabulate
+from isocapsnet.evaluation.protocol import PROTOCOLS, Protocol, Scheme
+from isocapsnet.evaluation.results import ResultsTable, tabulate
+from isocapsnet.evaluation.samples import DataSource, Samples
 from isocapsnet.evaluation.store import Store
-from isocapsnet.evaluation.study import DataSource, Study
 
 __all__ = [
+    "METRICS",
     "PROTOCOLS",
     "DataSource",
+    "Execution",
     "InProcessExecutor",
     "Job",
     "Limits",
-    "Method",
+    "MethodSpec",
+    "Metric",
     "Outcome",
     "Plan",
     "Protocol",
+    "ResultsTable",
+    "Samples",
+    "Scheme",
     "Step",
     "Store",
-    "Study",
-    "Table",
     "Task",
     "dask_executor",
     "local_executor",

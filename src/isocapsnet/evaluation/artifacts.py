@@ -1,4 +1,4 @@
-"""What stands beside a record for the report: history, templates, warnings, the model, what explains it."""
+"""The artifacts of a fit beside its record: history, templates, warnings, the model and its explanation."""
 
 import json
 import pkgutil
@@ -13,12 +13,12 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._files import DamagedError, full_disk, naming, read_json
 from isocapsnet.evaluation.failures import describe_failure
-from isocapsnet.evaluation.files import DamagedError, full_disk, naming, read_json
 
 MODEL_FILE = "model.safetensors"
 _HISTORY, _TEMPLATES, _WARNINGS = "history.json", "templates.npz", "warnings.json"
-# More than the arrays of any fit; a few kilobytes of zip can claim to hold any amount.
+# More than the arrays of any fit; a small zip file can claim to hold any amount.
 _LARGEST_ARRAYS = 4 << 30
 _MOST_TEMPLATES = 1000
 
@@ -31,12 +31,12 @@ def write_artifacts(
     explain: str | None = None,
     held_out: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> None:
-    """Write what ``estimator`` has to show into ``folder``, all of it or nothing; an earlier try is replaced.
+    """Write the artifacts of a fitted estimator into ``folder`` in one step, in place of earlier ones.
 
-    ``history.json`` holds one entry per epoch, ``templates.npz`` the array ``templates``, ``warnings.json`` each
-    different warning once, and ``model.safetensors`` what ``save_model(estimator, path)`` (an import path)
-    writes. ``explain(estimator, graphs, labels, folder)`` (an import path) adds files of its own about the held-out
-    graphs; when it fails, that is one more warning. A file is missing when there is nothing to put in it.
+    ``history.json`` has one entry per epoch, ``templates.npz`` the array ``templates`` and ``warnings.json`` each
+    different warning once. ``save_model(estimator, path)`` (an import path) writes ``model.safetensors``, and
+    ``explain(estimator, graphs, labels, folder)`` (an import path) writes files of its own about the held-out graphs;
+    if it fails, a warning is added. A file without content is not written.
     """
     history, templates = getattr(estimator, "history_", None), getattr(estimator, "templates_", None)
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
@@ -62,7 +62,7 @@ def write_artifacts(
 
 
 def _explain(explain: str, estimator: Any, held_out: tuple[NDArray[Any], NDArray[Any]], folder: Path) -> list[str]:
-    """Let ``explain`` write its files; the warning that it gives where it fails."""
+    """Let ``explain`` write its files; a warning if it fails."""
     try:
         pkgutil.resolve_name(explain)(estimator, *held_out, folder)
     except Exception as error:
@@ -73,7 +73,7 @@ def _explain(explain: str, estimator: Any, held_out: tuple[NDArray[Any], NDArray
 
 
 def _move(partial: Path, folder: Path) -> None:
-    """Put a folder that is complete in its place, unless it is empty."""
+    """Move a complete folder to its final path, unless it is empty."""
     shutil.rmtree(folder, ignore_errors=True)
     if not any(partial.iterdir()):
         return
@@ -83,11 +83,11 @@ def _move(partial: Path, folder: Path) -> None:
     except OSError:
         if not folder.is_dir():
             raise
-        # Another run of the same job was quicker, and its artifacts are as good.
+        # Another run of the same job has written equal artifacts.
 
 
 def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The numbers of one epoch; per-batch lists are left out, and what is not finite becomes null."""
+    """The numbers of one epoch without lists per batch; NaN and infinity become null."""
     plain: dict[str, Any] = {}
     for name, value in dict(epoch).items():
         if isinstance(value, np.generic):
@@ -103,9 +103,9 @@ def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, 
 
 
 def check_artifacts(folder: Path) -> None:
-    """Refuse a folder of artifacts that holds something that cannot be read whole; a missing one is fine.
+    """Refuse a folder of artifacts with a file that is damaged; a missing folder is accepted.
 
-    JSON must be JSON and archives must match their checksums; models have a digest of their own.
+    JSON is parsed and archives are compared with their checksums; models have a digest of their own.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise DamagedError("is not a folder")
@@ -122,26 +122,26 @@ def check_artifacts(folder: Path) -> None:
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """One mapping per epoch, numbers and texts alone; empty where there is none."""
+    """One mapping of numbers and texts per epoch; empty without a history."""
     history = _read_list(folder / _HISTORY)
     for epoch in history:
         if not isinstance(epoch, dict) or not _is_number(epoch.get("epoch")):
             raise DamagedError("has an epoch without a number")
         if not all(_is_number(epoch[name]) for name in ("train_loss", "valid_loss") if epoch.get(name) is not None):
-            raise DamagedError("has a loss that is no number")
+            raise DamagedError("has a loss that is not a number")
     return history
 
 
 def read_warnings(folder: Path) -> list[str]:
-    """What was warned of; empty where there is nothing."""
+    """The warnings of a fit."""
     messages = _read_list(folder / _WARNINGS)
     if not all(isinstance(message, str) for message in messages):
-        raise DamagedError("has a warning that is no text")
+        raise DamagedError("has a warning that is not text")
     return messages
 
 
 def read_templates(folder: Path) -> NDArray[Any] | None:
-    """The learned templates ``(n_templates, k, k)``; None where there are none."""
+    """The learned templates ``(n_templates, k, k)``, or None."""
     path = folder / _TEMPLATES
     if not path.exists():
         return None
@@ -151,12 +151,12 @@ def read_templates(folder: Path) -> NDArray[Any] | None:
     if max(templates.shape) > _MOST_TEMPLATES:
         raise DamagedError(f"claims {templates.shape[0]} templates of {templates.shape[1]} nodes")
     if templates.dtype.kind not in "fiub" or not np.isfinite(templates).all():
-        raise DamagedError("holds templates that are no finite numbers")
+        raise DamagedError("holds templates that are not finite numbers")
     return templates
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` without pickles, every one read whole and held against its checksum."""
+    """The arrays of an ``.npz`` without pickles; all are read and compared with their checksums."""
     try:
         if path.is_symlink() or not path.is_file():
             raise DamagedError("is not a file")
@@ -165,15 +165,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if claimed > _LARGEST_ARRAYS:
             raise DamagedError(f"claims to hold {claimed / 1e9:.0f} GB")
         with np.load(path, allow_pickle=False) as arrays:
-            found = dict(arrays)
-        if not all(
-            isinstance(array, np.ndarray) for array in found.values()
-        ):  # numpy hands other members over as bytes
+            members = dict(arrays)
+        if not all(isinstance(array, np.ndarray) for array in members.values()):  # numpy returns others as bytes
             raise DamagedError("holds more than arrays")
-        return found
+        return members
     except DamagedError:
         raise
-    except Exception as error:  # what zipfile and numpy raise over broken archives is not documented as a whole
+    except Exception as error:  # zipfile and numpy raise many types for broken archives
         raise DamagedError(f"cannot be read ({type(error).__name__}: {error})"[:300]) from error
 
 

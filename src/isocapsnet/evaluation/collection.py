@@ -1,4 +1,4 @@
-"""The results of one or more folders that may be read but not changed, as ``compare`` and ``report`` need them."""
+"""The results of one or more folders, read without changing them, for ``compare`` and ``report``."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from isocapsnet._files import DamagedError, naming
 from isocapsnet.evaluation.artifacts import check_artifacts
-from isocapsnet.evaluation.files import DamagedError, naming
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.records import find_disagreement
 from isocapsnet.evaluation.results import group_records
@@ -19,7 +19,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Collection:
-    """Records and errors by the table they belong to, and sentences about what had to be passed over."""
+    """Records and errors by table, and sentences about what was skipped."""
 
     records: dict[str, list[Mapping[str, Any]]]
     errors: dict[str, list[Mapping[str, Any]]]
@@ -32,28 +32,28 @@ class Collection:
 
 
 def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
-    """What the folders hold that can be used and, with ``check``, passes it. Nothing is written."""
+    """The usable records and errors of folders; records must pass ``check``. Nothing is written."""
     records: dict[str, Mapping[str, Any]] = {}
     errors: dict[str, Mapping[str, Any]] = {}
     notes: list[str] = []
     for store in map(Store, folders):
         records |= {record["key"]: record for record in store.records(check)}
         errors |= {error["key"]: error for error in store.errors()}
-        notes += [f"{sentence} It is passed over." for sentence in store.describe_rejected()]
+        notes += [f"{sentence} It is skipped." for sentence in store.describe_rejected()]
     groups = group_records(records.values())
     reasons = {key: reason for items in groups.values() for key, reason in find_disagreement(items).items()}
-    notes += [f"The record {key} {reason}. It is passed over." for key, reason in list(reasons.items())[:_LISTED]]
+    notes += [f"The record {key} {reason}. It is skipped." for key, reason in list(reasons.items())[:_LISTED]]
     if len(reasons) > _LISTED:
-        notes.append(f"{len(reasons) - _LISTED} more records disagree with others and are passed over.")
+        notes.append(f"{len(reasons) - _LISTED} more records disagree with others and are skipped.")
     kept = {name: [item for item in items if item["key"] not in reasons] for name, items in groups.items()}
     failed = group_records(error for key, error in errors.items() if key not in records)
     return Collection({name: items for name, items in kept.items() if items}, failed, notes)
 
 
 def merge(collection: Collection, folders: Sequence[Path], out: Path) -> list[str]:
-    """Put a collection and the artifacts of its records into the folder ``out``; sentences about what is left out.
+    """Copy a collection and the artifacts of its records into the folder ``out``; sentences about what is left out.
 
-    What ``out`` holds already stays; what it holds that cannot be used is set aside. Links are not followed.
+    Usable files in ``out`` stay; others are set aside. Links are not followed.
     """
     target = Store(out)
     records = [record for items in collection.records.values() for record in items]
@@ -73,7 +73,7 @@ def _with_jobs(items: Iterable[Mapping[str, Any]]) -> list[tuple[Job, Mapping[st
 
 
 def _copy_artifacts(job: Job, folder: Path, out: Path) -> list[str]:
-    """Copy the artifacts of a job unless they are there; a sentence where they cannot be used."""
+    """Copy the artifacts of a job unless they exist; a sentence if they cannot be used."""
     source, target = Store(folder).artifacts(job), Store(out).artifacts(job)
     if target.exists() or not (source.exists() or source.is_symlink()):
         return []

@@ -1,4 +1,4 @@
-"""Build an estimator, tune it inside a training fold, read its probabilities."""
+"""Build an estimator, tune it inside a training fold and check its probabilities."""
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import Preparation
-from isocapsnet.evaluation.statistics import roc_auc
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
 
 def build_estimator(factory: str, parameters: Mapping[str, Any], seed: int) -> Any:
-    """The estimator with these parameters and, where it takes a ``random_state`` that is not given, this seed."""
+    """The estimator with these parameters; ``seed`` is its ``random_state`` if it has one that is not given."""
     model = pkgutil.resolve_name(factory)
     estimator = model(**{name: as_tuples(value) for name, value in parameters.items()})
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
@@ -24,33 +24,33 @@ def build_estimator(factory: str, parameters: Mapping[str, Any], seed: int) -> A
 
 
 def predict_probabilities(estimator: Any, X: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Probabilities ``(n_graphs, n_classes)`` in the order of ``classes``; 0 for a class that did not train."""
-    answer = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    """Probabilities ``(n_graphs, n_classes)`` in the order of ``classes``; 0 for classes without training graphs."""
+    predicted = np.asarray(estimator.predict_proba(X), dtype=np.float64)
     expected = (len(X), len(estimator.classes_))
-    if answer.shape != expected:
-        raise ValueError(f"predict_proba returned shape {answer.shape} instead of {expected}.")
-    wrong = ~np.isfinite(answer).all(axis=1)
+    if predicted.shape != expected:
+        raise ValueError(f"predict_proba returned shape {predicted.shape} instead of {expected}.")
+    wrong = ~np.isfinite(predicted).all(axis=1)
     if wrong.any():
         raise ValueError(f"predict_proba returned NaN or infinite values for {wrong.sum()} of {len(X)} graphs.")
-    if (answer < 0).any() or not np.allclose(answer.sum(axis=1), 1, atol=1e-4):
+    if (predicted < 0).any() or not np.allclose(predicted.sum(axis=1), 1, atol=1e-4):
         raise ValueError("predict_proba returned rows that are not probabilities (negative, or not summing to 1).")
     probabilities = np.zeros((len(X), len(classes)))
-    probabilities[:, np.searchsorted(classes, estimator.classes_)] = answer
+    probabilities[:, np.searchsorted(classes, estimator.classes_)] = predicted
     return probabilities
 
 
 def list_candidates(
     space: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], limit: int, seed: int
 ) -> list[dict[str, Any]]:
-    """The defaults (an empty setting) first, then other settings: the whole grid or a sample; ``limit`` at most."""
+    """At most ``limit`` settings: the defaults (an empty setting), then the whole grid or a sample of it."""
     grid = ParameterGrid(dict(space))
     drawn = grid if len(grid) < limit else ParameterSampler(dict(space), limit - 1, random_state=seed)
     return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
 
 
-def inner_settings(known: Mapping[str, Any]) -> dict[str, Any]:
-    """What an estimator with these parameters is set to while it is tuned: ranks do not gain from calibration."""
-    return {"calibrate": False} if "calibrate" in known else {}
+def inner_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings for the fits of a search: calibration does not change ranks, so it is turned off."""
+    return {"calibrate": False} if "calibrate" in parameters else {}
 
 
 def tune(
@@ -62,11 +62,11 @@ def tune(
     labels: NDArray[Any],
     inner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The candidate with the highest mean ROC AUC over the inner folds of ``train``; the first of equals.
+    """The candidate with the highest mean ROC AUC over the inner folds of ``train``; of equal ones the first.
 
-    ``fit(settings, graphs, labels)`` returns a fitted estimator; ``inner`` is set for the fits of this search alone. A
-    candidate that these data do not allow (a kernel larger than the graph, say) drops out; when all do, the first one's
-    reason is raised. Inner folds that hold one class are passed over; without any other the first candidate is taken.
+    ``fit(settings, graphs, labels)`` returns a fitted estimator; ``inner`` applies to the fits of this search only. A
+    candidate that raises ValueError (a kernel larger than the graph, for example) is left out; if all do, the first
+    error is raised. Inner folds of one class are skipped; if no fold is left, the first candidate is taken.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
     if not folds:

@@ -1,4 +1,4 @@
-"""What is kept of an exception: its type, its message and its traceback, whatever the exception does to prevent it."""
+"""The type, message and traceback of an exception as text, even if the exception fails to provide them."""
 
 import traceback
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _LONGEST_TRACEBACK = 20_000
 
 
 def describe_failure(error: BaseException) -> dict[str, str]:
-    """``reason`` (type and message) and ``traceback`` of an error record, both cut where they are very long."""
+    """``reason`` (type and message) and ``traceback`` of an error record, shortened if they are very long."""
     message = _guarded(lambda: str(error), what="message")
     reason = f"{_guarded(lambda: type(error).__name__, what='name')}: {message}".strip().rstrip(":")
     return {
@@ -18,14 +18,14 @@ def describe_failure(error: BaseException) -> dict[str, str]:
 
 
 def cut(text: str, length: int) -> str:
-    """``text``, or its beginning, its end and how much is missing in between."""
+    """``text``; if it is too long, its beginning and end with the number of characters left out."""
     if len(text) <= length:
         return text
     return f"{text[: length // 2]} [... {len(text) - length} characters ...] {text[-(length // 2) :]}"
 
 
 def printable(text: str) -> str:
-    """``text`` with a question mark for whatever would change a terminal or cannot be written (line breaks stay)."""
+    """``text`` with question marks for control characters and what cannot be encoded (line breaks stay)."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
@@ -35,7 +35,7 @@ def _format(error: BaseException) -> str:
 
 
 def _guarded(show: Callable[[], str], *, what: str) -> str:
-    """A text that an exception gives; what happened where it gives none, or one that no file can hold."""
+    """The text that ``show`` returns, or what happened instead."""
     try:
         return str.__str__(show()).encode(errors="replace").decode()
     except BaseException as error:

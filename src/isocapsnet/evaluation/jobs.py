@@ -1,4 +1,4 @@
-"""A job names one number of the benchmark; ``run_job`` computes it."""
+"""A job is one fit of one method on one fold; ``run_job`` computes its record."""
 
 import pkgutil
 import platform
@@ -27,23 +27,16 @@ from isocapsnet.evaluation.estimation import (
 )
 from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation, Step
-from isocapsnet.evaluation.protocol import (
-    Protocol,
-    Split,
-    count_subjects,
-    free_unlabelled,
-    inner_folds,
-    null_order,
-)
-from isocapsnet.evaluation.study import DataSource, Study
+from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, inner_folds, null_order
+from isocapsnet.evaluation.samples import DataSource, Samples
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a result depends on, and nothing else.
+    """Everything that a result depends on.
 
-    Device, process count and verbosity are not part of it. ``space`` is what the inner search may try (empty:
-    no search). ``permutation`` 0 is the data as they are; ``audit`` numbers a shuffled node order.
+    Device, number of processes and verbosity are not part of it. ``space`` is what the inner search may try (empty: no
+    search). ``permutation`` is 0 for the data as given; ``audit`` is the number of a shuffled node order.
     """
 
     dataset: str
@@ -69,51 +62,17 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The method as tables name it: ``isocapsnet`` or ``isocapsnet[kernel_size=3]``."""
+        """The name of the method in tables: ``isocapsnet`` or ``isocapsnet[kernel_size=3]``."""
         return method_label(self.method, self.parameters)
 
     def seed(self, *purpose: str) -> int:
-        """A seed for one purpose; the same for each parameter setting, so that settings differ by nothing else."""
+        """A seed for one purpose, equal for all parameter settings of a method, so that they differ in nothing else."""
         return seed_from(*purpose, self.dataset, self.method, self.repeat, self.fold, self.permutation, self.audit)
 
 
 @dataclass(frozen=True)
-class Method:
-    """An estimator by its import path, so that a worker builds it without the planner's memory.
-
-    Parameters
-    ----------
-    name : str
-    factory : str
-        ``"package.module:Class"``.
-    version : int
-        Rises when a fix changes results.
-    parameters : mapping
-        Constructor arguments that differ from the defaults.
-    space : mapping
-        Parameter to candidate values, for the inner search.
-    runtime : mapping
-        Arguments that do not change results (device, verbose); not part of a job's key.
-    use_unlabeled : bool
-        Hand unlabelled graphs to ``fit`` as ``X_unlabeled``.
-    """
-
-    name: str
-    factory: str
-    version: int = 1
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    space: Mapping[str, Any] = field(default_factory=dict)
-    runtime: Mapping[str, Any] = field(default_factory=dict)
-    use_unlabeled: bool = False
-
-    @property
-    def label(self) -> str:
-        return method_label(self.name, self.parameters)
-
-
-@dataclass(frozen=True)
 class Task:
-    """A job and the means to compute it; all of it is JSON, so any worker can be sent one."""
+    """A job and what is needed to compute it. All of it is JSON, so it can be sent to any worker."""
 
     job: Job
     source: DataSource
@@ -139,7 +98,7 @@ class Task:
         )
 
     def load(self) -> None:
-        """Read the data and import the method, both kept by this process for its next task."""
+        """Read the data and import the method; the process keeps both for its next task."""
         self.source.load()
         pkgutil.resolve_name(self.factory)
 
@@ -153,17 +112,17 @@ def method_label(name: str, parameters: Mapping[str, Any]) -> str:
 def run_job(task: Task) -> dict[str, Any]:
     """Fit on the training subjects, predict the test subjects, return the record.
 
-    The record is JSON: the job and its key, what :func:`describe_fold` says, class probabilities, the settings that
-    tuning chose, seconds, peak memory in bytes, versions. The estimator is given training data only; test labels are
+    The record is JSON: the job and its key, the fold (:func:`describe_fold`), class probabilities, the settings chosen
+    by tuning, seconds, peak memory in bytes, versions. The estimator is given training data only; test labels are
     looked up after it has predicted.
     """
-    job, study = task.job, task.source.load()
+    job, samples = task.job, task.source.load()
     protocol = Protocol(**job.protocol)
-    split = _splits(protocol, study, job.repeat)[job.fold]
-    drawn = null_order(study, protocol, job.permutation) if job.permutation else np.arange(len(study.X))
-    train, test, labels = drawn[split.train], drawn[split.test], study.labels[split.train]
-    extra = free_unlabelled(study, protocol, test) if job.use_unlabeled else np.arange(0)
-    preparation = Preparation(task.steps, study, _node_order(job, study))
+    split = protocol.splits(samples, job.repeat)[job.fold]
+    order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
+    train, test, labels = order[split.train], order[split.test], samples.labels[split.train]
+    extra = free_unlabelled(samples, protocol, test) if job.use_unlabeled else np.arange(0)
+    preparation = Preparation(task.steps, samples, _node_order(job, samples))
 
     def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any]) -> Any:
         parameters = {**job.parameters, **settings, **task.runtime}
@@ -177,9 +136,9 @@ def run_job(task: Task) -> dict[str, Any]:
         warnings.simplefilter("default")
         settings: dict[str, Any] = {}
         if job.space:
-            defaults = build_estimator(task.factory, job.parameters, seed=0).get_params()
+            defaults = build_estimator(task.factory, {**job.parameters, **task.runtime}, seed=0).get_params()
             candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
-            groups = None if study.groups is None else study.groups[split.train]
+            groups = None if samples.groups is None else samples.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
             inner = inner_settings(defaults)
             settings = tune(candidates, folds, fit, preparation, train, labels, inner) if folds else {}
@@ -187,17 +146,17 @@ def run_job(task: Task) -> dict[str, Any]:
         estimator = fit(settings, preparation.fit(train, labels), labels)
         clock.append(time.perf_counter())
         prepared = preparation.transform(test)
-        probabilities = predict_probabilities(estimator, prepared, study.classes)
+        probabilities = predict_probabilities(estimator, prepared, samples.classes)
         clock.append(time.perf_counter())
     memory = peak_memory()
     task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
-        held_out = prepared, study.labels[split.test]
+        held_out = prepared, samples.labels[split.test]
         write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out)
     return {
         "key": job.key,
         "job": job.to_json(),
-        **describe_fold(study, job),
+        **describe_fold(samples, job),
         "probabilities": probabilities.tolist(),
         "settings": settings,
         "seconds": dict(zip(("tune", "fit", "predict"), np.diff(clock).tolist(), strict=True)),
@@ -206,47 +165,41 @@ def run_job(task: Task) -> dict[str, Any]:
     }
 
 
-def describe_fold(study: Study, job: Job) -> dict[str, Any]:
-    """What a record says of its fold, all of it known before the job runs.
+def describe_fold(samples: Samples, job: Job) -> dict[str, Any]:
+    """The part of a record that is fixed before the job runs.
 
-    The fold's name and, where folds are sites, its sites; the names of the classes, the number of training graphs,
+    The name of the fold and, if folds are sites, its sites; the names of the classes, the number of training graphs,
     test indices and true labels (as indices into ``classes``).
     """
-    split = _splits(Protocol(**job.protocol), study, job.repeat)[job.fold]
+    split = Protocol(**job.protocol).splits(samples, job.repeat)[job.fold]
     sites = {
         "tested": list(split.sites),
         "too_small": list(split.too_small),
-        "n_subjects": count_subjects(study, split.test),
+        "n_subjects": count_subjects(samples, split.test),
     }
     return {
         **({"sites": sites} if split.sites else {}),
         "split": split.name,
-        "classes": list(study.class_names or study.classes.tolist()),
+        "classes": samples.class_names,
         "n_train": len(split.train),
         "test": split.test.tolist(),
-        "labels": np.searchsorted(study.classes, study.labels[split.test]).tolist(),
+        "labels": np.searchsorted(samples.classes, samples.labels[split.test]).tolist(),
     }
 
 
-@lru_cache(maxsize=8)
-def _splits(protocol: Protocol, study: Study, repeat: int) -> list[Split]:
-    """The folds of one repeat, computed once for the jobs that this process runs in a row."""
-    return protocol.splits(study, repeat)
-
-
-def _node_order(job: Job, study: Study) -> NDArray[np.int64] | None:
-    """The audit's order of nodes, the same for each method; None when the job is no audit."""
+def _node_order(job: Job, samples: Samples) -> NDArray[np.int64] | None:
+    """The node order of an audit, equal for all methods; None if the job is no audit."""
     if job.audit is None:
         return None
     seed = seed_from("nodes", job.dataset, job.audit, job.repeat)
-    return np.random.default_rng(seed).permutation(study.X[0].shape[-1])
+    return np.random.default_rng(seed).permutation(samples.X[0].shape[-1])
 
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """What the numbers were computed with."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    """The versions of Python and of the packages that results depend on."""
+    packages = {"python": platform.python_version(), "machine": platform.machine()}
     for package in ("isocapsnet", "numpy", "scipy", "scikit-learn", "torch"):
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            packages[package] = version(package)
+    return packages

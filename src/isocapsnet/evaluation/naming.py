@@ -1,4 +1,4 @@
-"""Keys and seeds are made from names, never from loop order or memory addresses."""
+"""Keys and seeds from names, never from loop order or memory addresses."""
 
 import hashlib
 import json

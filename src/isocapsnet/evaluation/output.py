@@ -1,4 +1,4 @@
-"""The results folder's ``results.csv`` and ``results.json``: written, and read again with care."""
+"""``results.csv`` and ``results.json`` of a results folder: written, and read with checks."""
 
 import json
 import math
@@ -9,13 +9,15 @@ from typing import Any
 
 import pandas as pd
 
+from isocapsnet._files import DamagedError, read_json, write_whole
 from isocapsnet._safe_text import spreadsheet_safe
-from isocapsnet.evaluation.files import DamagedError, read_json, write_whole
-from isocapsnet.evaluation.results import MethodResult, Table
-from isocapsnet.evaluation.statistics import METRICS, wilson_interval
+from isocapsnet.evaluation.evidence import FoldIndex
+from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.results import MethodResult, ResultsTable
+from isocapsnet.evaluation.statistics import wilson_interval
 
 
-def results_frame(table: Table) -> pd.DataFrame:
+def results_frame(table: ResultsTable) -> pd.DataFrame:
     """One row per method: method, jobs, failed, each metric with ``_low`` and ``_high``, seconds, verdict."""
     rows = []
     for row in table.rows:
@@ -26,9 +28,8 @@ def results_frame(table: Table) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results_json(table: Table, context: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with scores per fold, keys of records and comparisons, beside ``context``; numbers that are not finite
-    become null."""
+def results_json(table: ResultsTable, context: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with scores per fold, keys of records, comparisons and ``context``; NaN and infinity become null."""
     content = {
         **context,
         "test_over_train": table.test_over_train,
@@ -42,16 +43,16 @@ def results_json(table: Table, context: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def write_results(folder: Path, table: Table, context: Mapping[str, Any]) -> None:
+def write_results(folder: Path, table: ResultsTable, context: Mapping[str, Any]) -> None:
     """Write ``results.csv`` and ``results.json``; ``context`` says where the numbers come from."""
     write_whole(folder / "results.csv", spreadsheet_safe(results_frame(table)).to_csv(index=False).encode())
     write_whole(folder / "results.json", json.dumps(results_json(table, context), indent=1).encode())
 
 
 def read_context(folder: Path) -> tuple[dict[str, Any], str | None]:
-    """What ``results.json`` says beside the numbers, and what is wrong with it: None where nothing is.
+    """The context in ``results.json``, and what is wrong with the file (None if nothing is).
 
-    Parts that are not as :func:`write_results` wrote them are left out.
+    Parts that :func:`write_results` would not write are left out.
     """
     try:
         content = read_json(folder / "results.json")
@@ -102,6 +103,9 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
     ),
     "detectable": lambda value: _has(value, **_POWER),
     "data": lambda value: _has(value, digest=str, file=str),
+    "sweep": lambda value: (
+        _has(value, method=str, parameter=str, methods=dict) and value.keys() >= {"method", "parameter", "methods"}
+    ),
 }
 
 
@@ -112,7 +116,7 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
         "failed": row.failed,
         "failures": row.failures,
         "metrics": {name: interval._asdict() for name, interval in row.metrics.items()},
-        "folds": [_fold_json(row, place) for place in row.scores],
+        "folds": [_fold_json(row, index) for index in row.scores],
         "seconds": row.seconds,
         "use_unlabeled": row.use_unlabeled,
         "p_chance": row.p_chance,
@@ -122,12 +126,12 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
     }
 
 
-def _fold_json(row: MethodResult, place: tuple[int, int]) -> dict[str, Any]:
+def _fold_json(row: MethodResult, index: FoldIndex) -> dict[str, Any]:
     """The scores of one test fold, its accuracy with a Wilson interval."""
-    scores, n_test = row.scores[place], row.n_test[place]
+    scores, n_test = row.scores[index], row.n_test[index]
     _, low, high = wilson_interval(round(scores["accuracy"] * n_test), n_test)
-    where = {"repeat": place[0], "fold": place[1], "key": row.keys[place], "n_test": n_test}
-    where["weight"] = row.weights[place]
+    where = {"repeat": index[0], "fold": index[1], "key": row.keys[index], "n_test": n_test}
+    where["weight"] = row.weights[index]
     return {**where, **scores, "accuracy_low": low, "accuracy_high": high}
 
 

@@ -1,25 +1,71 @@
-"""From what a user asks for to the list of tasks."""
+"""A benchmark as a list of tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from isocapsnet._validation import InputError, check_number
-from isocapsnet.evaluation.jobs import Job, Method, Task
+from isocapsnet.evaluation.jobs import Job, Task, method_label
 from isocapsnet.evaluation.preparation import Step
-from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.protocol import Protocol, Split
+from isocapsnet.evaluation.samples import DataSource
+from isocapsnet.evaluation.sites import Sites
+from isocapsnet.evaluation.statistics import CHANCE, detectable_difference
 from isocapsnet.evaluation.store import BATCH_SIZE
-from isocapsnet.evaluation.study import DataSource
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """An estimator by its import path, from which every worker can build it.
+
+    Parameters
+    ----------
+    name : str
+    factory : str
+        ``"package.module:Class"``.
+    version : int
+        Changes when a change of the method changes its results.
+    parameters : mapping
+        Constructor arguments that differ from the defaults.
+    space : mapping
+        Parameter to candidate values, for the inner search.
+    runtime : mapping
+        Arguments that do not change results (device, verbose); not part of a job's key.
+    use_unlabeled : bool
+        Pass unlabelled graphs to ``fit`` as ``X_unlabeled``.
+    can_be_saved : bool
+        Whether ``Plan.save_model`` can save the estimator.
+    is_multiclass : bool
+        Whether the estimator takes more than two classes.
+    """
+
+    name: str
+    factory: str
+    version: int = 1
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, Any] = field(default_factory=dict)
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    use_unlabeled: bool = False
+    can_be_saved: bool = True
+    is_multiclass: bool = True
+
+    @property
+    def label(self) -> str:
+        return method_label(self.name, self.parameters)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark: methods under one protocol on one study.
+    """A benchmark: methods under one protocol on one dataset.
 
     Parameters
     ----------
     source : DataSource
-    methods : tuple of Method
+    methods : tuple of MethodSpec
     protocol : Protocol
     repeats : int
         Repeats of the whole cross-validation, each with its own splits.
@@ -37,7 +83,7 @@ class Plan:
     """
 
     source: DataSource
-    methods: tuple[Method, ...]
+    methods: tuple[MethodSpec, ...]
     protocol: Protocol = field(default_factory=Protocol)
     repeats: int = 5
     preparation: tuple[Step, ...] = ()
@@ -53,21 +99,46 @@ class Plan:
         labels = [method.label for method in self.methods]
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)
-            raise InputError(f"The method {twice} is asked for twice.")
+            raise InputError(f"methods: {twice} is given twice; name each method once.")
+
+    @cached_property
+    def folds(self) -> list[Split]:
+        """The folds of the first repeat."""
+        samples = self.source.load()
+        self.protocol.check_repeats(samples, self.repeats)
+        return self.protocol.splits(samples, repeat=0)
+
+    @property
+    def sites(self) -> Sites | None:
+        """Which sites are tested, if folds are sites."""
+        return Sites.of({"tested": split.sites, "too_small": split.too_small} for split in self.folds if split.sites)
+
+    @cached_property
+    def detectable(self) -> dict[str, float]:
+        """The smallest ROC AUC above chance, and difference of two methods, that is found with 80 % power."""
+        samples = self.source.load()
+        # A fold of one class has no ROC AUC.
+        splits = [split for split in self.folds if len(np.unique(samples.labels[split.test])) > 1] or self.folds
+        n_scores = len(splits) * self.repeats
+        ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
+        counts = [[int(np.sum(samples.labels[split.test] == label)) for label in samples.classes] for split in splits]
+        typical = np.median(counts, axis=0).astype(int).tolist()
+        return {
+            "n_scores": n_scores,
+            "above_chance": CHANCE + detectable_difference(typical, n_scores, ratio),
+            "between_methods": detectable_difference(typical, n_scores, ratio, alternative="two-sided"),
+        }
 
     def tasks(self, folder: Path) -> list[Task]:
-        """Every task of the plan, with artifacts under ``folder``: first the data, then audits, then the null.
+        """All tasks, with artifacts under ``folder``: first the data as given, then audits, then permutations.
 
-        Repeat by repeat, all methods of a fold together, so that an interrupted run compares like with like.
+        Repeat by repeat and fold by fold, so that all methods have the same folds if the run is interrupted.
         """
-        study = self.source.load()
-        self.protocol.check_repeats(study, self.repeats)
-        folds = range(len(self.protocol.splits(study, repeat=0)))
         return [
             self._task(folder, method, repeat, fold, permutation, audit)
             for permutations, audit in self._rounds()
             for repeat in range(self.repeats)
-            for fold in folds
+            for fold in range(len(self.folds))
             for method in self.methods
             for permutation in permutations
         ]
@@ -80,9 +151,11 @@ class Plan:
         for start in range(1, self.permutations + 1, BATCH_SIZE):
             yield range(start, min(start + BATCH_SIZE, self.permutations + 1)), None
 
-    def _task(self, folder: Path, method: Method, repeat: int, fold: int, permutation: int, audit: int | None) -> Task:
+    def _task(
+        self, folder: Path, method: MethodSpec, repeat: int, fold: int, permutation: int, audit: int | None
+    ) -> Task:
         tuned = self.protocol.is_tuned and bool(method.space)
-        # Settings of a search that does not happen must not tell records apart.
+        # Without a search its settings are not part of the key: they do not change the result.
         protocol = self.protocol if tuned else replace(self.protocol, inner_folds=0, n_candidates=1)
         job = Job(
             dataset=self.source.digest,
@@ -106,6 +179,6 @@ class Plan:
             runtime=method.runtime,
             steps=self.preparation,
             artifacts=str(folder.resolve() / "artifacts" / job.key) if plain else None,
-            save_model=self.save_model if plain and repeat == 0 else None,
+            save_model=self.save_model if plain and repeat == 0 and method.can_be_saved else None,
             explain=self.explain if plain else None,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.evaluation.study import Study
+from isocapsnet.evaluation.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Step:
 
 
 class Preparation:
-    """Transformers in a row, fitted on training subjects only.
+    """A pipeline of transformers, fitted on training subjects only.
 
-    ``node_order`` puts the nodes of every graph in another order before the first step. A step whose ``fit`` or
-    ``transform`` takes ``sites`` or ``covariates`` is given those of the same subjects (of covariates, its columns).
+    The nodes of every graph are put into ``node_order`` before the first step. If ``fit`` or ``transform`` of a step
+    has parameters ``sites`` or ``covariates``, it is given those of the same subjects (the covariates of its columns).
     """
 
-    def __init__(self, steps: Sequence[Step], study: Study, node_order: NDArray[np.int64] | None = None) -> None:
-        self._steps, self._study, self._node_order = steps, study, node_order
+    def __init__(self, steps: Sequence[Step], samples: Samples, node_order: NDArray[np.int64] | None = None) -> None:
+        self._steps, self._samples, self._node_order = steps, samples, node_order
         self._fitted: list[tuple[Step, Any]] = []
 
     def fit(self, train: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[Any]:
@@ -59,23 +59,23 @@ class Preparation:
 
     def _metadata(self, function: Callable[..., Any], step: Step, indices: NDArray[np.int64]) -> dict[str, Any]:
         """The sites and covariates of these subjects that ``function`` has parameters for."""
-        names, study = inspect.signature(function).parameters, self._study
-        found: dict[str, Any] = {}
-        if "sites" in names and study.sites is not None:
-            found["sites"] = study.sites[indices]
+        names, samples = inspect.signature(function).parameters, self._samples
+        metadata: dict[str, Any] = {}
+        if "sites" in names and samples.sites is not None:
+            metadata["sites"] = samples.sites[indices]
         if "covariates" in names and step.columns:
-            found["covariates"] = study.covariates[list(step.columns)].iloc[indices]
-        return found
+            metadata["covariates"] = samples.covariates[list(step.columns)].iloc[indices]
+        return metadata
 
     def _data(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """What the study holds of these subjects, its nodes in ``node_order``."""
-        data, order = self._study.X[indices], self._node_order
+        """Graphs or time series of these subjects, with the nodes in ``node_order``."""
+        data, order = self._samples.X[indices], self._node_order
         if order is None:
             return data
-        if not self._study.is_time_series:
+        if not self._samples.is_time_series:
             return data[:, order][:, :, order]
         if data.dtype != object:
             return data[:, :, order]
-        for place, series in enumerate(data):
-            data[place] = series[:, order]
+        for index, series in enumerate(data):
+            data[index] = series[:, order]
         return data

@@ -1,10 +1,13 @@
 """Which subjects train and which test; which labels are exchanged under the null; which settings are tuned.
 
-Splits depend on (dataset, protocol, repeat) alone, so every method sees the same folds.
+Splits depend on (dataset, protocol, repeat) alone, so every method sees the same folds. A new protocol is one entry of
+:data:`PROTOCOLS`.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +16,16 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.naming import seed_from
-from isocapsnet.evaluation.study import Study
+from isocapsnet.evaluation.samples import Samples
 
-PROTOCOLS = ("nested", "paper", "leave-site-out")
-
-
-#: Subjects of each of two classes without whom a site has no ROC AUC worth the name.
+#: A site is a test fold if two classes have at least this many subjects there.
 MIN_PER_CLASS = 2
 
 
 class Split(NamedTuple):
-    """Indices into the study of one fold's training and test subjects, all of them labelled.
+    """Indices of the training and test graphs of one fold, all of them labelled.
 
-    Where folds are sites, ``sites`` names those that are tested, and ``too_small`` those that no fold tests.
+    If folds are sites, ``sites`` names those that are tested, and ``too_small`` those that no fold tests.
     """
 
     name: str
@@ -41,16 +41,16 @@ class Protocol:
 
     Parameters
     ----------
-    name : {"nested", "paper", "leave-site-out"}
-        "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the dataset's own
-        folds, or stratified k-fold, with each method's defaults. "leave-site-out": each site is the test set
-        once, tuned inside the other sites; small sites are tested together, or only train.
+    name : str
+        A key of :data:`PROTOCOLS`. "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the
+        dataset's own folds, or stratified k-fold, with each method's defaults. "leave-site-out": each site is the test
+        set once, tuned inside the other sites; small sites are tested together, or only train.
     n_folds : int
-        Outer folds, where the dataset does not give them.
+        Outer folds, if the dataset does not define them.
     inner_folds : int
         Folds of the search inside a training fold; 0 keeps each method's defaults.
     n_candidates : int
-        Settings tried by that search, at most.
+        The largest number of settings that the search tries.
     """
 
     name: str = "nested"
@@ -59,40 +59,43 @@ class Protocol:
     n_candidates: int = 8
 
     def __post_init__(self) -> None:
-        check_option("protocol", self.name, PROTOCOLS)
+        check_option("protocol", self.name, tuple(PROTOCOLS))
         check_number("n_folds", self.n_folds, low=2, integer=True)
         check_number("inner_folds", self.inner_folds, low=0, integer=True)
         check_number("n_candidates", self.n_candidates, low=1, integer=True)
 
     @property
+    def scheme(self) -> "Scheme":
+        return PROTOCOLS[self.name]
+
+    @property
     def is_tuned(self) -> bool:
-        return self.name != "paper" and self.inner_folds > 1 and self.n_candidates > 1
+        return self.scheme.is_tuned and self.inner_folds > 1 and self.n_candidates > 1
 
-    def splits(self, study: Study, repeat: int) -> list[Split]:
+    def splits(self, samples: Samples, repeat: int) -> list[Split]:
         """The folds of one repeat."""
-        if len(study.classes) < 2:
-            raise InputError(
-                f"The labels hold {len(study.classes)} class(es) among {len(study.known)} labelled graphs; "
-                "a benchmark needs two. Check which column is the target."
-            )
-        if self.name == "leave-site-out":
-            return _site_splits(study)
-        if self.name == "paper" and study.folds is not None:
-            return _predefined_splits(study)
-        seed = seed_from("splits", study.digest, self.name, self.n_folds, repeat)
-        groups = None if study.groups is None else study.groups[study.known]
-        parts = stratified_folds(study.labels[study.known], groups, self.n_folds, seed)
-        return [Split(f"fold {i + 1}", study.known[a], study.known[b]) for i, (a, b) in enumerate(parts)]
+        return _splits(self.name, self.n_folds, samples, repeat)
 
-    def check_repeats(self, study: Study, repeats: int) -> None:
+    def check_repeats(self, samples: Samples, repeats: int) -> None:
         """Refuse more repeats than there are different splits."""
-        fixed = self.name == "leave-site-out" or (self.name == "paper" and study.folds is not None)
-        if fixed and repeats > 1:
-            what = "sites" if self.name == "leave-site-out" else "predefined folds"
+        fixed = self.scheme.fixed_by(samples)
+        if fixed is not None and repeats > 1:
             raise InputError(
-                f"repeats={repeats}: the dataset's {what} give the same splits every time; use repeats=1, or "
-                'the protocol "nested".'
+                f"repeats={repeats}: the dataset's {fixed} give the same splits in every repeat; use repeats=1, or "
+                'protocol="nested".'
             )
+
+
+@lru_cache(maxsize=8)
+def _splits(name: str, n_folds: int, samples: Samples, repeat: int) -> list[Split]:
+    """The folds of one repeat, computed once for all jobs and tables of this process that need them."""
+    if len(samples.classes) < 2:
+        raise InputError(
+            f"The labels hold {len(samples.classes)} class(es) among {len(samples.labelled)} labelled graphs; "
+            "a benchmark needs two. Check which column is the target."
+        )
+    seed = seed_from("splits", samples.digest, name, n_folds, repeat)
+    return PROTOCOLS[name].split(samples, n_folds, seed)
 
 
 def stratified_folds(
@@ -125,42 +128,41 @@ def inner_folds(
     return []
 
 
-def free_unlabelled(study: Study, protocol: Protocol, test: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The unlabelled graphs that may train: none of a person who is tested, nor of a site that is the test set."""
-    extra, tested = study.unknown, []
-    if study.subjects is not None:
-        tested.append(np.isin(study.subjects[extra], study.subjects[test]))
-    if study.sites is not None and protocol.name == "leave-site-out":
-        tested.append(np.isin(study.sites[extra], study.sites[test]))
-    return extra[~np.any(tested, axis=0)] if tested else extra
+def free_unlabelled(samples: Samples, protocol: Protocol, test: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The unlabelled graphs that may train: none of a person or a site that is tested."""
+    extra = samples.unlabelled
+    is_tested = np.isin(samples.subjects[extra], samples.subjects[test])
+    if samples.sites is not None and protocol.scheme.keeps_sites:
+        is_tested |= np.isin(samples.sites[extra], samples.sites[test])
+    return extra[~is_tested]
 
 
-def null_order(study: Study, protocol: Protocol, permutation: int) -> NDArray[np.int64]:
-    """Whose data stands at each place ``(n_graphs,)`` in one draw from the null hypothesis.
+def null_order(samples: Samples, protocol: Protocol, permutation: int) -> NDArray[np.int64]:
+    """One draw from the null hypothesis: the index of the graph that takes the position of each graph ``(n_graphs,)``.
 
-    Labels and folds keep their places, so a draw is as stratified as the data. A subject's graphs move
-    together, among subjects with as many graphs; where labels differ inside subjects the graphs change places
-    inside them instead. When sites are the folds, subjects stay in their site. Unlabelled subjects stay.
+    Labels and folds stay, so a draw is as stratified as the data. The graphs of a subject move together and are
+    exchanged with those of a subject with as many graphs; if labels differ inside subjects, graphs are exchanged
+    inside each subject instead. If sites are the folds, subjects stay in their site. Unlabelled graphs stay.
     """
-    rng = np.random.default_rng(seed_from("null", study.digest, permutation))
-    order = np.arange(len(study.X))
-    known = study.known
-    site = study.sites[known] if protocol.name == "leave-site-out" and study.sites is not None else None
-    subject = study.groups[known] if study.groups is not None else known
+    rng = np.random.default_rng(seed_from("null", samples.digest, permutation))
+    order = np.arange(len(samples))
+    labelled = samples.labelled
+    site = samples.sites[labelled] if protocol.scheme.keeps_sites and samples.sites is not None else None
+    subject = samples.groups[labelled] if samples.groups is not None else labelled
     members: dict[Any, list[int]] = {}
-    for index, owner in zip(known.tolist(), subject.tolist(), strict=True):
+    for index, owner in zip(labelled.tolist(), subject.tolist(), strict=True):
         members.setdefault(owner, []).append(index)
-    if any(len(set(study.labels[graphs].tolist())) > 1 for graphs in members.values()):
+    if any(len(set(samples.labels[graphs].tolist())) > 1 for graphs in members.values()):
         for graphs in members.values():
             order[graphs] = rng.permutation(graphs)
         return order
-    site_of = {} if site is None else dict(zip(known.tolist(), site.tolist(), strict=True))
+    site_of = {} if site is None else dict(zip(labelled.tolist(), site.tolist(), strict=True))
     alike: dict[Any, list[list[int]]] = {}
     for graphs in members.values():
         alike.setdefault(tuple(site_of.get(i) for i in graphs), []).append(graphs)
     for peers in alike.values():
-        for place, source in enumerate(rng.permutation(len(peers))):
-            order[peers[place]] = peers[source]
+        for target, source in enumerate(rng.permutation(len(peers))):
+            order[peers[target]] = peers[source]
     return order
 
 
@@ -173,73 +175,117 @@ def _smallest_class(labels: NDArray[Any], groups: NDArray[Any] | None) -> tuple[
     return min(counts.items(), key=lambda item: item[1])
 
 
-def _predefined_splits(study: Study) -> list[Split]:
-    """The dataset's own folds: each is the test set once, the others train."""
-    folds = [np.intersect1d(fold, study.known) for fold in study.folds or ()]
+def _stratified_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
+    groups = None if samples.groups is None else samples.groups[samples.labelled]
+    parts = stratified_folds(samples.labels[samples.labelled], groups, n_folds, seed)
+    return [Split(f"fold {i + 1}", samples.labelled[a], samples.labelled[b]) for i, (a, b) in enumerate(parts)]
+
+
+def _predefined_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
+    """The dataset's own folds: each is the test set once, the others train. Stratified folds if it has none."""
+    if not len(samples.folds):
+        return _stratified_splits(samples, n_folds, seed)
+    folds = [np.intersect1d(fold, samples.labelled) for fold in samples.folds]
     everyone = np.concatenate(folds)
     if len(np.unique(everyone)) < len(everyone):
-        raise InputError('The predefined folds overlap, so test subjects would train; use the protocol "nested".')
+        raise InputError('The predefined folds overlap, so test subjects would train; use protocol="nested".')
     splits = []
     for number, test in enumerate(folds, start=1):
         train = np.setdiff1d(everyone, test)
-        if study.groups is not None and np.isin(study.groups[train], study.groups[test]).any():
+        if samples.groups is not None and np.isin(samples.groups[train], samples.groups[test]).any():
             raise InputError(
                 f"Predefined fold {number} tests subjects that also train; "
-                'use the protocol "nested", which keeps subjects whole.'
+                'use protocol="nested", which keeps subjects whole.'
             )
-        splits.append(_checked(study, Split(f"fold {number}", train, test)))
+        splits.append(_checked(samples, Split(f"fold {number}", train, test)))
     return splits
 
 
-def count_subjects(study: Study, graphs: NDArray[np.int64]) -> int:
+def count_subjects(samples: Samples, graphs: NDArray[np.int64]) -> int:
     """Different subjects among some graphs."""
-    return len(graphs) if study.groups is None else len(np.unique(study.groups[graphs]))
+    return len(graphs) if samples.groups is None else len(np.unique(samples.groups[graphs]))
 
 
-def _site_splits(study: Study) -> list[Split]:
+def _site_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
     """Each site is the test set once; subjects seen there do not train.
 
-    A site is tested alone when two classes have :data:`MIN_PER_CLASS` subjects or more there. Smaller sites that hold
-    two classes are tested together, as one fold, when together they have as many. All others train only: a site of
-    one class has no ROC AUC, and beside another one its area would measure the difference of the sites.
+    A site is a fold of its own if two classes have :data:`MIN_PER_CLASS` subjects or more there. Smaller sites of two
+    classes are tested together as one fold, if together they have as many. All others only train: a site of one class
+    has no ROC AUC, and that of two such sites together would measure the difference between the sites.
     """
-    if study.sites is None or len(np.unique(study.sites[study.known])) < 2:
+    if samples.sites is None or len(np.unique(samples.sites[samples.labelled])) < 2:
         raise InputError("leave-site-out needs labelled subjects of at least two sites; check the column of sites.")
-    sites = study.sites
-    names = np.unique(sites[study.known]).tolist()
-    graphs_of = {site: study.known[sites[study.known] == site] for site in names}
-    alone = [site for site in names if _can_be_scored(study, graphs_of[site])]
-    mixed = [s for s in names if s not in alone and len(np.unique(study.labels[graphs_of[s]])) > 1]
-    pooled = mixed if mixed and _can_be_scored(study, np.concatenate([graphs_of[site] for site in mixed])) else []
+    sites = samples.sites
+    names = np.unique(sites[samples.labelled]).tolist()
+    graphs_of = {site: samples.labelled[sites[samples.labelled] == site] for site in names}
+    alone = [site for site in names if _can_be_scored(samples, graphs_of[site])]
+    mixed = [s for s in names if s not in alone and len(np.unique(samples.labels[graphs_of[s]])) > 1]
+    pooled = mixed if mixed and _can_be_scored(samples, np.concatenate([graphs_of[site] for site in mixed])) else []
     folds = [(site,) for site in alone] + ([tuple(pooled)] if pooled else [])
     if not folds:
         raise InputError(
             f"None of the {len(names)} sites has {MIN_PER_CLASS} subjects of two classes, so none can be scored; use "
-            'the protocol "nested" and name the column of sites as the group, which keeps sites whole.'
+            'protocol="nested" with the column of sites as group, which keeps sites whole.'
         )
     too_small = tuple(str(site) for site in names if site not in alone and site not in pooled)
     splits = []
     for members in folds:
-        here = np.isin(sites[study.known], members)
-        test, train = study.known[here], study.known[~here]
-        if study.groups is not None:
-            train = train[~np.isin(study.groups[train], study.groups[test])]
+        here = np.isin(sites[samples.labelled], members)
+        test, train = samples.labelled[here], samples.labelled[~here]
+        if samples.groups is not None:
+            train = train[~np.isin(samples.groups[train], samples.groups[test])]
         tested = tuple(map(str, members))
         name = tested[0] if len(tested) == 1 else f"{len(tested)} small sites"
-        splits.append(_checked(study, Split(name, train, test, tested, too_small)))
+        splits.append(_checked(samples, Split(name, train, test, tested, too_small)))
     return splits
 
 
-def _can_be_scored(study: Study, graphs: NDArray[np.int64]) -> bool:
+def _can_be_scored(samples: Samples, graphs: NDArray[np.int64]) -> bool:
     """Whether two classes have enough subjects among these graphs."""
-    counts = [count_subjects(study, graphs[study.labels[graphs] == label]) for label in study.classes]
+    counts = [count_subjects(samples, graphs[samples.labels[graphs] == label]) for label in samples.classes]
     return sum(count >= MIN_PER_CLASS for count in counts) >= 2
 
 
-def _checked(study: Study, split: Split) -> Split:
-    if not len(split.test) or len(np.unique(study.labels[split.train])) < 2:
+def _checked(samples: Samples, split: Split) -> Split:
+    if not len(split.test) or len(np.unique(samples.labels[split.train])) < 2:
         raise InputError(
             f"{split.name}: {len(split.test)} test graphs, {len(split.train)} training graphs of "
-            f"{len(np.unique(study.labels[split.train]))} class(es); two classes must be left for training."
+            f"{len(np.unique(samples.labels[split.train]))} class(es); two classes must be left for training."
         )
     return split
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A protocol: how it splits, and what follows from that.
+
+    Parameters
+    ----------
+    split : callable
+        ``split(samples, n_folds, seed)`` returns the folds of one repeat.
+    is_tuned : bool
+        Whether settings are searched inside each training fold.
+    fixed_by : callable
+        ``fixed_by(samples)`` says what part of the dataset defines the folds, or None if ``seed`` does.
+    n_repeats : int
+        Repeats of the cross-validation, if a benchmark does not say how many.
+    keeps_sites : bool
+        Whether folds are sites. Subjects then stay in their site under the null, and folds are weighted by subjects.
+    """
+
+    split: Callable[[Samples, int, int], list[Split]]
+    is_tuned: bool = True
+    fixed_by: Callable[[Samples], str | None] = lambda samples: None
+    n_repeats: int = 1
+    keeps_sites: bool = False
+
+
+PROTOCOLS: dict[str, Scheme] = {
+    "nested": Scheme(_stratified_splits, n_repeats=5),
+    "paper": Scheme(
+        _predefined_splits,
+        is_tuned=False,
+        fixed_by=lambda samples: "predefined folds" if len(samples.folds) else None,
+    ),
+    "leave-site-out": Scheme(_site_splits, fixed_by=lambda samples: "sites", keeps_sites=True),
+}

@@ -1,7 +1,7 @@
-"""What a record and an error file must hold. Whatever does not hold it is not used.
+"""The content of records and error files; files with other content are not used.
 
-Every record carries the sha256 of its content, so that a changed digit is noticed. Its schema, shapes and ranges are
-checked all the same: another program may have written it.
+Every record has the sha256 of its content, so that a changed digit is noticed. Its schema, shapes and ranges are
+checked as well, because another program may have written it.
 """
 
 from collections import Counter
@@ -9,12 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
+from isocapsnet._files import DamagedError
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.failures import cut
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.naming import canonical_json, digest_of
-from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.protocol import PROTOCOLS, Protocol
+from isocapsnet.evaluation.samples import Samples
 
 Record = dict[str, Any]
 
@@ -40,7 +43,7 @@ _SITES = {"tested": list, "too_small": list, "n_subjects": int}
 
 
 def seal(content: Mapping[str, Any]) -> Record:
-    """A record or an error with the digest of its content."""
+    """A record or an error with the sha256 of its content."""
     return {**content, _SEAL: digest_of(content)}
 
 
@@ -48,17 +51,18 @@ def check_record(content: Any) -> Record:
     """A sealed record without its seal, or DamagedError."""
     has_sites = isinstance(content, dict) and "sites" in content
     record, job = _open(content, _RECORD | ({"sites": dict} if has_sites else {}))
-    _require(has_sites == (job.protocol["name"] == "leave-site-out"), "lacks its sites, or has some without reason")
+    keeps_sites = PROTOCOLS[job.protocol["name"]].keeps_sites
+    _require(has_sites == keeps_sites, "lacks its sites" if keeps_sites else "names sites, but its folds are not sites")
     n_classes, n_test = len(record["classes"]), len(record["test"])
     _require(n_classes > 1, f"names {n_classes} classes")
     named = all(isinstance(name, str | int | float) for name in record["classes"])
-    _require(named and _differ(record["classes"]), "has classes without names of their own")
-    _require(record["n_train"] > 0, "was trained on nothing")
+    _require(named and _differ(record["classes"]), "has classes without unique names")
+    _require(record["n_train"] > 0, "has no training graphs")
     _require(n_test > 0 and _are(record["test"], int) and min(record["test"]) >= 0, "has no test indices")
     _require(_differ(record["test"]), "names a test graph twice")
     _require(len(record["labels"]) == n_test, f"has {len(record['labels'])} labels of {n_test} test graphs")
-    _require(_are(record["labels"], int), "has labels that are no codes")
-    _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels of no class")
+    _require(_are(record["labels"], int), "has labels that are not integers")
+    _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels that are not classes")
     _check_probabilities(record["probabilities"], n_test, n_classes)
     _check_settings(record["settings"], job)
     _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
@@ -85,19 +89,21 @@ def check_fold(record: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         _require(record[name] == value, f"differs from the plan in its {name}")
 
 
-def check_truth(record: Mapping[str, Any], labels: Sequence[int], classes: Sequence[Any]) -> None:
-    """Refuse a record whose labels are not those of the data: ``labels`` has a code per graph, -1 for none."""
-    _require(record["classes"] == list(classes), "names other classes than the data")
-    _require(max(record["test"]) < len(labels), f"tests a graph that is not among the {len(labels)} of the data")
-    _require([labels[index] for index in record["test"]] == record["labels"], "has other labels than the data")
-    n_labelled = sum(label >= 0 for label in labels)
+def check_truth(record: Mapping[str, Any], samples: Samples) -> None:
+    """Refuse a record whose labels are not those of the data."""
+    _require(record["classes"] == samples.class_names, "names other classes than the data")
+    _require(max(record["test"]) < len(samples), f"tests a graph that is not among the {len(samples)} of the data")
+    labels = samples.labels[record["test"]]
+    expected = np.where(labels < 0, -1, np.searchsorted(samples.classes, labels)).tolist()
+    _require(record["labels"] == expected, "has other labels than the data")
+    n_labelled = len(samples.labelled)
     _require(record["n_train"] + len(record["test"]) <= n_labelled, f"has more graphs than the {n_labelled} labelled")
 
 
 def find_disagreement(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Key to reason of records that disagree with most others about the classes or about who was tested in a fold.
+    """Key to reason of the records that disagree with most others about the classes or the test graphs of a fold.
 
-    All methods see the same folds. Where no majority says what a fold was, none of its records can be used.
+    All methods have the same folds. Without a majority for a fold, none of its records is used.
     """
     items = list(records)
     views = {
@@ -124,14 +130,14 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
     """A record or error that is typed, sealed and of its job, without the seal; and that job."""
     try:
         _require(_is_shallow(content, _DEEPEST), "is nested too deeply")
-        _require(isinstance(content, dict), "is no record")
+        _require(isinstance(content, dict), "is not a record")
         inner = {name: value for name, value in content.items() if name != _SEAL}
         _require(_SEAL in content, "has no checksum: it was edited, or written by another version")
         _typed(inner, schema, "")
         job = _read_job(inner["job"])
         _require(job.key == inner["key"], "has a key that is not that of its job")
-        _require(digest_of(inner) == content[_SEAL], "was changed after it was written: its checksum is another")
-    except InputError as error:  # the content has no canonical form
+        _require(digest_of(inner) == content[_SEAL], "was changed after it was written: its checksum differs")
+    except InputError as error:  # the content has no canonical JSON
         raise DamagedError("holds numbers that are not finite") from error
     return inner, job
 
@@ -139,10 +145,10 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 def _read_job(content: Record) -> Job:
     _typed(content, _JOB, "has a job that")
     try:
-        known = asdict(Protocol(**content["protocol"])) == content["protocol"]
+        is_supported = asdict(Protocol(**content["protocol"])) == content["protocol"]
     except (TypeError, ValueError):
-        known = False
-    _require(known, "has a protocol that this version does not know")
+        is_supported = False
+    _require(is_supported, "has a protocol that this version does not support")
     for step in content["preparation"]:
         _require(isinstance(step, dict) and _are(_typed(step, _STEP, "has a step that")["columns"], str), "has no step")
     _require(_are(content["space"].values(), list), "has a search space without values")
@@ -150,11 +156,11 @@ def _read_job(content: Record) -> Job:
 
 
 def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
-    """``content`` when it has the fields of the schema with their types, numbers and texts of a possible size."""
+    """``content`` if it has the fields and types of the schema, with numbers and texts of a plausible size."""
     missing = [name for name in schema if name not in content]
-    unknown = [name for name in content if name not in schema]
+    unexpected = [name for name in content if name not in schema]
     _require(not missing, f"{prefix} lacks {missing[0] if missing else ''}".strip())
-    _require(not unknown, f"{prefix} has the unknown field {cut(repr(unknown[:1]), 60)}".strip())
+    _require(not unexpected, f"{prefix} has the unexpected field {cut(repr(unexpected[:1]), 60)}".strip())
     for name, kind in schema.items():
         value = content[name]
         fits = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
@@ -170,7 +176,7 @@ def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> No
     _require(len(rows) == n_test, f"has {len(rows)} rows of probabilities for {n_test} test graphs")
     for row in rows:
         _require(isinstance(row, list) and len(row) == n_classes, f"has a row that is not of {n_classes} probabilities")
-        _require(_are(row, int | float) and min(row) >= 0 and max(row) <= 2, "has probabilities that are none")
+        _require(_are(row, int | float) and min(row) >= 0 and max(row) <= 2, "has values that are not probabilities")
         _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
 
 

@@ -11,7 +11,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites by how they were tested: each as a fold of its own, together as one fold, or not at all."""
+    """Sites by how they were tested: as a fold of their own, together as one fold, or not at all."""
 
     alone: Sequence[str]
     pooled: Sequence[str]
@@ -19,7 +19,7 @@ class Sites:
 
     @classmethod
     def of(cls, folds: Iterable[Mapping[str, Any]]) -> Self | None:
-        """From what records say of the sites of their fold (``tested`` and ``too_small``); None without any."""
+        """The sites that records name (``tested`` and ``too_small`` of their fold); None without any."""
         alone: set[str] = set()
         pooled: set[str] = set()
         too_small: set[str] = set()
@@ -45,7 +45,7 @@ class Sites:
 
     @property
     def sentence(self) -> str:
-        """How many sites the scores are about, what became of the small ones, and how folds are weighted."""
+        """How many sites are tested, how small ones are treated, and how folds are weighted."""
         words = f"Scores are {self.share}"
         if self.pooled:
             words += f"; {len(self.pooled)} small ones ({_names(self.pooled)}) are tested together as one fold"

@@ -1,88 +1,32 @@
-"""What the numbers do and do not show: metrics from stored probabilities, intervals and tests over folds.
+"""Intervals and tests over the scores of cross-validation folds.
 
 Scores of cross-validation folds are not independent: they share training subjects. Every interval and test over
 folds here widens the variance as Nadeau and Bengio (2003) derived, from 1/J to 1/J + n_test/n_train for J folds.
-Folds of one dataset are also more alike than folds of fresh data would be, and small ones are alike by luck. So where
-the variance that the test subjects alone imply is known (:func:`auc_variance`), nothing below it is believed: without
-that, 20 of 200 datasets without any effect were called above chance at the 5 % level.
+Folds of one dataset are also more alike than folds of new data would be, and small folds can agree by chance. The
+variance of a ROC AUC is therefore taken to be at least what its number of test subjects implies (:func:`auc_variance`).
+Without this lower bound, 20 of 200 datasets without any effect were called above chance at the 5 % level.
 """
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
-from sklearn import metrics
 
 CHANCE = 0.5
+#: The significance level of every test.
+LEVEL = 0.05
 
 Alternative = Literal["two-sided", "greater"]
 
 
 class Interval(NamedTuple):
-    """A mean and its confidence interval; the bounds are NaN where one fold gives none."""
+    """A mean and its confidence interval; the bounds are NaN for a single fold."""
 
     mean: float
     low: float
     high: float
-
-
-# -- metrics ------------------------------------------------------------------------------------------------------
-
-
-def roc_auc(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float:
-    """ROC AUC; beyond two classes the mean over one-vs-rest. NaN where no class has both sides.
-
-    ``labels`` (n_graphs,) are indices of the columns of ``probabilities`` (n_graphs, n_classes).
-    """
-    columns = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
-    areas = []
-    for column in columns:
-        positive = labels == column
-        if 0 < positive.sum() < len(labels):
-            ranks = stats.rankdata(probabilities[:, column])
-            wins = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
-            areas.append(wins / (positive.sum() * (~positive).sum()))
-    return float(np.mean(areas)) if areas else float("nan")
-
-
-def _on_answers(metric: Callable[..., float], **options: object) -> Callable[..., float]:
-    """A metric of the most probable classes."""
-    return lambda labels, probabilities: float(metric(labels, probabilities.argmax(axis=1), **options))
-
-
-def _brier(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float:
-    """Mean squared error of the probabilities, halved for two classes as is the custom."""
-    truth = np.eye(probabilities.shape[1])[labels]
-    total = ((probabilities - truth) ** 2).sum(axis=1).mean()
-    return float(total / 2 if probabilities.shape[1] == 2 else total)
-
-
-#: Name to function of (labels, probabilities); all but ``brier`` are better when higher.
-METRICS: dict[str, Callable[[NDArray[np.int64], NDArray[np.float64]], float]] = {
-    "accuracy": _on_answers(metrics.accuracy_score),
-    "balanced_accuracy": _on_answers(metrics.balanced_accuracy_score),
-    "weighted_f1": _on_answers(metrics.f1_score, average="weighted", zero_division=0),
-    "macro_f1": _on_answers(metrics.f1_score, average="macro", zero_division=0),
-    "roc_auc": roc_auc,
-    "mcc": _on_answers(metrics.matthews_corrcoef),
-    "brier": _brier,
-}
-
-_BOUNDS = {"mcc": (-1.0, 1.0), "brier": (0.0, np.inf), "difference": (-1.0, 1.0)}
-
-
-def score(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
-    """Every metric for test labels ``(n_graphs,)`` and class probabilities ``(n_graphs, n_classes)``."""
-    truth, predicted = np.asarray(labels, dtype=np.int64), np.asarray(probabilities, dtype=np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a test fold without some class: the metric's own convention applies
-        return {name: metric(truth, predicted) for name, metric in METRICS.items()}
-
-
-# -- over folds ---------------------------------------------------------------------------------------------------
 
 
 def auc_variance(area: float, class_counts: Sequence[int]) -> float:
@@ -124,23 +68,22 @@ def corrected_interval(
     test_over_train: float,
     *,
     weights: ArrayLike | None = None,
-    metric: str = "roc_auc",
+    bounds: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
     least_variance: float = 0.0,
 ) -> Interval:
-    """Mean over folds with the Nadeau-Bengio interval, cut at the metric's bounds.
+    """Mean over folds with the Nadeau-Bengio interval, cut at ``bounds``, the range of the metric.
 
     ``scores`` (n_scores,) holds one value per fold and repeat; NaN (undefined in a fold) is left out. With ``weights``
-    (n_scores,) the mean is weighted, and scores are taken to vary the less the larger their weight is, as those of
-    folds with more subjects do. The variance of one score is taken to be at least ``least_variance``.
+    (n_scores,) the mean is weighted, and the variance of a score is taken to fall with its weight, as it does with the
+    number of subjects of a fold. The variance of one score is taken to be at least ``least_variance``.
     """
     values, shares = _defined(scores, weights)
     if not len(values):
         return Interval(*[float("nan")] * 3)
     mean, error = _mean_and_error(values, shares, test_over_train, least_variance)
     half = float(stats.t.ppf((1 + confidence) / 2, max(len(values) - 1, 1)) * error)
-    low, high = _BOUNDS.get(metric, (0.0, 1.0))
-    return Interval(mean, float(np.maximum(mean - half, low)), float(np.minimum(mean + half, high)))
+    return Interval(mean, float(np.maximum(mean - half, bounds[0])), float(np.minimum(mean + half, bounds[1])))
 
 
 def corrected_t_test(
@@ -153,8 +96,8 @@ def corrected_t_test(
 ) -> float:
     """p-value of the corrected resampled t-test that the mean of ``differences`` (n_scores,) is 0.
 
-    ``weights`` and ``least_variance`` are those of :func:`corrected_interval`. Where nothing differs the answer is 1,
-    and so it is for fewer than two folds, which can show nothing.
+    ``weights`` and ``least_variance`` are those of :func:`corrected_interval`. The p-value is 1 if all differences are
+    0, and for fewer than two folds.
     """
     values, shares = _defined(differences, weights)
     if len(values) < 2 or not np.any(values):
@@ -176,7 +119,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def permutation_p_value(observed: float, null: ArrayLike) -> float:
-    """Share of the null (n_permutations,) that is at least as high as what was observed, both counted in."""
+    """(1 + number of null scores that reach ``observed``) / (1 + n_permutations)."""
     draws = np.asarray(null, dtype=float)
     return float((1 + np.sum(draws >= observed - 1e-12)) / (1 + len(draws)))
 
@@ -193,14 +136,14 @@ def detectable_difference(
     test_over_train: float,
     *,
     power: float = 0.8,
-    alpha: float = 0.05,
+    alpha: float = LEVEL,
     alternative: Alternative = "greater",
 ) -> float:
     """The smallest ROC AUC difference that a test over ``n_scores`` folds would find with this power.
 
     ``class_counts`` are those of one test fold. Fold scores are taken to vary as the AUC of an uninformative
     score does. The same serves for the difference of two methods whose fold scores correlate by one half
-    ("two-sided"). NaN when there is one fold, or one class in it; above 0.5, nothing can be shown.
+    ("two-sided"). NaN for one fold or one class; a difference above 0.5 cannot occur.
     """
     variance = auc_variance(CHANCE, class_counts)
     if n_scores < 2 or np.isnan(variance):

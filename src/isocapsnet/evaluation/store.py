@@ -1,15 +1,16 @@
-"""One file per finished job, written at once; "finished" means on disk.
+"""One file per finished job, written in one step; a job is finished when its record is on disk.
 
 ::
 
-    records/<two hex digits>/<key>   a record, or a hundred of one fold's permutation jobs
-    errors/<two hex digits>/<key>    why a job failed; gone when it succeeds
-    artifacts/<key>/                 what the report needs beside a record
-    rejected/                        what could not be used, under its own name
-    partial/                         what is being written
+    records/<two hex digits>/<key>.json   a record, or a hundred permutation jobs of one fold
+    errors/<two hex digits>/<key>.json    why a job failed; removed when it succeeds
+    artifacts/<key>/                      what the report needs beside a record
+    rejected/                             files that could not be used
+    partial/                              files that are being written
 
-Merging the results of two machines is copying their files together. Whatever is read is checked (see
-:mod:`isocapsnet.evaluation.records`); what fails is passed over and noted in :attr:`Store.rejected`.
+Earlier versions wrote records and errors without ``.json``; these are still read. To merge the results of two machines,
+copy their files together. Every file is checked when it is read (see :mod:`isocapsnet.evaluation.records`); a file that
+fails is skipped and noted in :attr:`Store.rejected`.
 """
 
 import json
@@ -24,9 +25,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from isocapsnet._files import DamagedError, read_json, set_aside, write_whole
 from isocapsnet.evaluation.artifacts import check_artifacts
 from isocapsnet.evaluation.failures import printable
-from isocapsnet.evaluation.files import DamagedError, read_json, set_aside, write_whole
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.naming import canonical_json, digest_of
 from isocapsnet.evaluation.records import Record, check_error, check_fold, check_record, seal
@@ -45,7 +46,7 @@ class Store:
     Attributes
     ----------
     rejected : dict
-        Path to what could not be used of it so far: key to reason, an empty key for the whole file.
+        Path to what could not be used of it: key to reason; the key is empty for the whole file.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -56,52 +57,58 @@ class Store:
         self._read_batch = lru_cache(maxsize=8)(self._read_batch_file)
 
     def load(self, job: Job, expected: Mapping[str, Any] | None = None) -> Record | None:
-        """The record of a finished job; None when there is none that can be used.
+        """The record of a finished job, or None if there is no usable one.
 
-        ``expected`` is what the plan says of its fold (:func:`isocapsnet.evaluation.jobs.describe_fold`).
+        ``expected`` is the fold of the plan (:func:`isocapsnet.evaluation.jobs.describe_fold`).
         """
         check = (lambda record: check_fold(record, expected)) if expected is not None else None
-        record = self._read(self._path("records", job.key), check_record, check)
+        record = self._read(self._find("records", job.key), check_record, check)
         if record is not None and job.permutation:
             self._single.setdefault(batch_key(job), {})[job.key] = job
         if record is not None or not job.permutation:
             return record
-        batch = self._path("records", batch_key(job))
-        # A batch that is not there must not be remembered as empty: another run may be about to write it.
+        batch = self._find("records", batch_key(job))
+        # An absent batch is not cached as empty: another run may be about to write it.
         record = self._read_batch(batch).get(job.key) if batch.exists() else None
         return record if record is None or self._passes(check, record, batch) else None
 
-    def save(self, job: Job, record: Mapping[str, Any]) -> None:
-        """Put a record on disk; the hundredth of a batch of permutations moves all of them into one file.
+    def load_key(self, key: str) -> Record | None:
+        """The record of a job that is no permutation, by its key; None if there is no usable one."""
+        return self._read(self._find("records", key), check_record)
+
+    def save(self, job: Job, record: Mapping[str, Any]) -> Record:
+        """Write a record and return it as :meth:`load` would; the last of a batch of permutations merges the batch.
 
         DamagedError for a record that :meth:`load` would not accept.
         """
         content = canonical_json(seal(record))
-        if check_record(json.loads(content))["key"] != job.key:
+        checked = check_record(json.loads(content))
+        if checked["key"] != job.key:
             raise DamagedError("is the record of another job")
         self._write(self._path("records", job.key), content)
-        self._path("errors", job.key).unlink(missing_ok=True)
+        self._remove("errors", [job.key])
         if job.permutation:
             batch = self._single.setdefault(batch_key(job), {})
             batch[job.key] = job
             if len(batch) == BATCH_SIZE:
                 self._merge(batch_key(job), batch)
+        return checked
 
     def save_error(self, job: Job, error: Mapping[str, Any]) -> None:
-        """Put a failure on disk, with its job."""
+        """Write why a job failed."""
         content = {"key": job.key, "job": job.to_json(), "reason": error["reason"], "traceback": error["traceback"]}
         self._write(self._path("errors", job.key), canonical_json(seal(content)))
 
     def load_error(self, job: Job) -> Record | None:
-        """Why a job failed when it was last tried; None when it did not."""
-        return self._read(self._path("errors", job.key), check_error)
+        """Why a job failed in its last run, or None."""
+        return self._read(self._find("errors", job.key), check_error)
 
     def artifacts(self, job: Job) -> Path:
-        """Where a job's artifacts are, or will be."""
+        """The folder of a job's artifacts."""
         return self.folder / "artifacts" / job.key
 
     def has_whole_artifacts(self, job: Job) -> bool:
-        """Whether what stands beside a record can be read; checked once."""
+        """Whether the artifacts of a job can be read; checked once."""
         if job.key not in self._whole:
             try:
                 check_artifacts(self.artifacts(job))
@@ -112,7 +119,7 @@ class Store:
         return True
 
     def records(self, check: Check | None = None) -> Iterator[Record]:
-        """Every record in the folder that passes ``check``, in the order of their files."""
+        """Every record in the folder that passes ``check``, in the order of the files."""
         seen: set[str] = set()
         for path in sorted(self.folder.glob("records/??/*")):
             for record in self._read_file(path):
@@ -134,9 +141,9 @@ class Store:
         return [*sentences, f"{more} more files of {self.folder} cannot be used."] if more else sentences
 
     def set_aside_rejected(self) -> None:
-        """Move what could not be used to ``rejected/``, with a warning for each of the first files.
+        """Move rejected files to ``rejected/``, with a warning for each of the first ones.
 
-        Of a batch, the records that can be used stay.
+        The usable records of a batch stay.
         """
         sentences = self.describe_rejected()
         for path, reasons in self.rejected.items():
@@ -150,17 +157,23 @@ class Store:
             warnings.warn(f"{sentence} Kept in {self.folder / 'rejected'}; computed again.", stacklevel=2)
 
     def remove_leftovers(self) -> None:
-        """Remove what a killed run was writing when it ended; anything younger may belong to a run that lives."""
+        """Remove the partial files of killed runs; a recent file may belong to another run that is still alive."""
         for path in self.folder.glob("partial/*"):
             with suppress(OSError):
                 if time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS:
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def _path(self, kind: str, key: str) -> Path:
-        return self.folder / kind / key[:2] / key
+        return self.folder / kind / key[:2] / f"{key}.json"
+
+    def _find(self, kind: str, key: str) -> Path:
+        """The file of a key: that of an earlier version, without suffix, if there is no other."""
+        path = self._path(kind, key)
+        former = path.with_suffix("")
+        return former if not os.path.lexists(path) and os.path.lexists(former) else path
 
     def _read(self, path: Path, validate: Callable[[Any], Record], check: Check | None = None) -> Record | None:
-        """The record or error in a file of its own; None where there is none that can be used."""
+        """The record or error in a file, or None if there is no usable one."""
         try:
             return self._accept(path, validate(read_json(path)), check)
         except FileNotFoundError:
@@ -170,12 +183,12 @@ class Store:
             return None
 
     def _accept(self, path: Path, content: Record, check: Check | None) -> Record | None:
-        if content["key"] != path.name:
-            raise DamagedError("holds what belongs into another file")
+        if content["key"] != _key_of(path):
+            raise DamagedError("holds the content of another file")
         return content if self._passes(check, content, path) else None
 
     def _read_file(self, path: Path) -> Iterable[Record]:
-        """The records of a file, be it a batch or not."""
+        """The records of a file, which may be a batch."""
         try:
             content = read_json(path)
             if isinstance(content, dict) and "batch" in content:
@@ -187,7 +200,7 @@ class Store:
             return ()
 
     def _read_batch_file(self, path: Path) -> dict[str, Record]:
-        """The records of a batch that can be used, by their key."""
+        """The usable records of a batch by key."""
         try:
             return self._open_batch(path, read_json(path))
         except FileNotFoundError:
@@ -203,30 +216,30 @@ class Store:
             or content.keys() > {"key", "batch"}
         ):
             raise DamagedError("is no batch of records")
-        found: dict[str, Record] = {}
-        for place, item in enumerate(content["batch"]):
+        records: dict[str, Record] = {}
+        for number, item in enumerate(content["batch"], start=1):
             try:
                 record = check_record(item)
-                if not record["job"]["permutation"] or batch_key(Job(**record["job"])) != path.name:
-                    raise DamagedError("belongs into another file")
-                found[record["key"]] = record
+                if not record["job"]["permutation"] or batch_key(Job(**record["job"])) != _key_of(path):
+                    raise DamagedError("belongs to another file")
+                records[record["key"]] = record
             except DamagedError as error:
-                self._reject(path, str(error), f"record {place + 1}")
-        if not found:
-            raise DamagedError("is a batch without any record that can be used")
-        return found
+                self._reject(path, str(error), f"record {number}")
+        if not records:
+            raise DamagedError("is a batch without any usable record")
+        return records
 
     def _passes(self, check: Check | None, record: Record, path: Path) -> bool:
         try:
             if check is not None:
                 check(record)
         except DamagedError as error:
-            self._reject(path, str(error), "" if path.name == record["key"] else record["key"])
+            self._reject(path, str(error), "" if _key_of(path) == record["key"] else record["key"])
             return False
         return True
 
     def _reject(self, path: Path, reason: str, key: str = "") -> None:
-        """Note what cannot be used: a whole file, or what ``key`` names in it."""
+        """Note that a file, or the record ``key`` in it, cannot be used."""
         self.rejected.setdefault(path, {})[key] = reason
 
     def _merge(self, key: str, batch: dict[str, Job]) -> None:
@@ -235,19 +248,24 @@ class Store:
         if len(whole) < len(records):
             return
         self._write_batch(self._path("records", key), whole)
-        self._remove(batch)
+        self._remove("records", batch)
         del self._single[key]
         self._read_batch.cache_clear()
 
-    def _remove(self, keys: Iterable[str]) -> None:
+    def _remove(self, kind: str, keys: Iterable[str]) -> None:
         for key in keys:
-            self._path("records", key).unlink(missing_ok=True)
+            for path in (self._path(kind, key), self._path(kind, key).with_suffix("")):
+                path.unlink(missing_ok=True)
 
     def _write_batch(self, path: Path, records: Iterable[Record]) -> None:
-        self._write(path, canonical_json({"key": path.name, "batch": [seal(record) for record in records]}))
+        self._write(path, canonical_json({"key": _key_of(path), "batch": [seal(record) for record in records]}))
 
     def _write(self, path: Path, text: str) -> None:
         write_whole(path, text.encode(), self.folder / "partial")
+
+
+def _key_of(path: Path) -> str:
+    return path.name.removesuffix(".json")
 
 
 def batch_key(job: Job) -> str:
@@ -258,7 +276,7 @@ def batch_key(job: Job) -> str:
 
 
 def _first(reasons: Mapping[str, str]) -> str:
-    """What is wrong with a file, or with the first of its records."""
+    """What is wrong with a file or with its first bad record."""
     if "" in reasons:
         return reasons[""]
     what = "one record" if len(reasons) == 1 else f"{len(reasons)} records, the first of which"

@@ -1,6 +1,6 @@
 """Base class of the capsule networks with isomorphic templates."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number
+from isocapsnet.functional import IsomorphicMatch, SpectralMatch, assigned_columns, permutation_number
 from isocapsnet.models._capsules import CapsuleClassifier
 
 
@@ -26,6 +27,22 @@ class Matches(NamedTuple):
     permutations: NDArray[np.int64]
 
 
+def match_graphs(estimator: Any, layer: Any, graphs: NDArray[Any]) -> IsomorphicMatch:
+    """Match the templates of ``layer`` with checked graphs, batch by batch; the caller chooses the gradient mode.
+
+    Where the layer relaxes permutations, the permutation nearest to its matrix is returned.
+    """
+    device = next(estimator.module_.parameters()).device
+    distances, permutations = [], []
+    for start in range(0, len(graphs), estimator.batch_size):
+        batch = estimator.scaler_.transform(graphs[start : start + estimator.batch_size])
+        match = layer(torch.from_numpy(batch).to(device))
+        relaxed = isinstance(match, SpectralMatch)
+        distances.append(match.distance)
+        permutations.append(permutation_number(assigned_columns(match.matrix)) if relaxed else match.permutation)
+    return IsomorphicMatch(torch.cat(distances), torch.cat(permutations))
+
+
 class TemplateClassifier(CapsuleClassifier):
     """A capsule network whose module has an isomorphic layer named ``isomorphic``."""
 
@@ -41,15 +58,9 @@ class TemplateClassifier(CapsuleClassifier):
     def match(self, X: ArrayLike) -> Matches:
         """The score and the winning permutation of every template in every window."""
         graphs = self._check_fitted(X)
-        device = next(self.module_.parameters()).device
-        scores, permutations = [], []
         with torch.inference_mode():
-            for start in range(0, len(graphs), self.batch_size):
-                batch = self.scaler_.transform(graphs[start : start + self.batch_size])
-                match = self.module_.get_submodule("isomorphic")(torch.from_numpy(batch).to(device))
-                scores.append((1 - match.distance).cpu().numpy())
-                permutations.append(match.permutation.cpu().numpy())
-        return Matches(np.concatenate(scores), np.concatenate(permutations))
+            match = match_graphs(self, self.module_.get_submodule("isomorphic"), graphs)
+            return Matches((1 - match.distance).cpu().numpy(), match.permutation.cpu().numpy())
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)

@@ -1,13 +1,13 @@
-"""A light outline of the cortex for the 3-D viewer."""
+"""Arrays packed for a page, and an outline of the cortex for the 3-D viewer."""
 
+import base64
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.report.packing import pack_indices, pack_numbers
 
 # Surfaces of the fsaverage family are subdivided icosahedra: the first 2562 vertices are those of the coarser mesh.
 _N_VERTICES = 2562
@@ -40,9 +40,9 @@ def _coarsen(
     """
     from scipy.spatial import ConvexHull
 
-    round_places = np.asarray(sphere[:_N_VERTICES], dtype=float)
-    triangles = ConvexHull(round_places).simplices.astype(np.int64)
-    a, b, c = (round_places[triangles[:, i]] for i in range(3))
+    on_sphere = np.asarray(sphere[:_N_VERTICES], dtype=float)
+    triangles = ConvexHull(on_sphere).simplices.astype(np.int64)
+    a, b, c = (on_sphere[triangles[:, i]] for i in range(3))
     inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), a) < 0
     triangles[inwards] = triangles[inwards][:, ::-1]
     vertices = np.asarray(pial[:_N_VERTICES], dtype=float)
@@ -54,3 +54,20 @@ def _coarsen(
         np.add.at(total, sources, vertices[targets])
         vertices = (vertices + total / degree) / 2
     return vertices, triangles
+
+
+def pack_numbers(values: ArrayLike) -> dict[str, Any]:
+    """Numbers divided by the largest one, as half-precision floats (three digits) in base64, little-endian."""
+    numbers = np.asarray(values, dtype=np.float64)
+    scale = float(np.abs(numbers).max(initial=0.0)) or 1.0
+    return {
+        "shape": list(numbers.shape),
+        "scale": scale,
+        "data": base64.b64encode((numbers / scale).astype("<f2").tobytes()).decode(),
+    }
+
+
+def pack_indices(values: ArrayLike) -> dict[str, Any]:
+    """Integers below 65536 in base64, little-endian."""
+    numbers = np.asarray(values)
+    return {"shape": list(numbers.shape), "data": base64.b64encode(numbers.astype("<u2").tobytes()).decode()}

@@ -1,33 +1,43 @@
-"""What a template or an attribution looks like on the brain: weighted nodes and signed edges."""
+"""Evidence as the page shows it: a card for each template, and one for the edges of each network."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.report.content import Attribution
+from isocapsnet._format import interval, number, p_value
+from isocapsnet.report.content import Content
+
+if TYPE_CHECKING:
+    from isocapsnet.explanation.cards import Effect, EvidenceCard
+    from isocapsnet.explanation.summary import Explanation
 
 _WINDOWS = 3
 _STRONGEST_EDGES = 30
 _NAMED_NODES = 6
 _NAMED_WEIGHT = 0.15
+# Attributions that correlate more than this with those of an untrained network say little about what was learned.
+_LIKE_UNTRAINED = 0.5
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Something to draw on the brain.
+    """A template, or the edges that a network uses, as weighted nodes and signed edges.
 
     Attributes
     ----------
-    title, sentence : str
     nodes : array (n_nodes,)
-        Weight of each node, 0 for those that play no part.
+        Weight of each node; 0 for those that are not part of it.
     favours : array (n_nodes,)
-        The class each node speaks for, -1 for none.
+        The class in which the template matches better over each node; -1 for none.
     edges : array (n_nodes, n_nodes)
-        Signed weights, symmetric, 0 for no edge.
+        Signed weights, symmetric; 0 for no edge.
+    card : EvidenceCard or None
+        The card of the template; None for the edges of a network.
+    is_doubtful : bool
+        Whether the verdict is a warning.
     """
 
     title: str
@@ -35,43 +45,108 @@ class Scene:
     nodes: NDArray[np.float64]
     favours: NDArray[np.int64]
     edges: NDArray[np.float64]
+    card: "EvidenceCard | None" = None
+    id: str = ""
+    verdict: str = ""
+    is_doubtful: bool = False
+    facts: Sequence[tuple[str, str]] = ()
 
     @property
     def top(self) -> list[int]:
-        """The nodes to name, the heaviest first; those that weigh little are not worth a name."""
+        """The nodes with the largest weights, without those of little weight."""
         order = np.argsort(-self.nodes)[:_NAMED_NODES]
         return [int(node) for node in order if self.nodes[node] > _NAMED_WEIGHT * self.nodes[order[0]]]
 
 
-def card_scene(card: Mapping[str, Any], n_nodes: int, title: str) -> Scene:
-    """An evidence card's regions, and its template laid on the windows that separate the classes most.
+def list_scenes(content: Content) -> list[Scene]:
+    """The cards of all templates, then those of all edges."""
+    scenes = [
+        card_scene(card, content.n_nodes, f"{method.label}, template {card.template + 1}", f"card-{method.slug}")
+        for method in content.methods
+        for card in method.cards
+    ]
+    for method in content.methods:
+        if method.explanation is not None:
+            scene = edge_scene(method.explanation, f"{method.label}, edges", f"card-{method.slug}")
+            regions = ", ".join(content.node_name(node) for node in scene.top)
+            scenes.append(replace(scene, facts=[*scene.facts, ("regions with most of these edges", regions or "none")]))
+    return scenes
 
-    In each window the template stands in the orientation found most often in the class that the window favours,
-    weighted by the window's share relative to the largest one.
+
+def card_scene(card: "EvidenceCard", n_nodes: int, title: str, id: str = "card") -> Scene:
+    """The regions of a card, and its template placed on the windows that separate the classes most.
+
+    In each window the template has the most frequent orientation of the class that the window favours, and a weight
+    proportional to the share of the window.
     """
     nodes, favours = np.zeros(n_nodes), np.full(n_nodes, -1)
-    for region in card["regions"]:
-        if region["share"] > 0:
-            nodes[region["node"]], favours[region["node"]] = region["share"], region["favours"]
-    template, edges = np.asarray(card["matrix"], dtype=float), np.zeros((n_nodes, n_nodes))
-    windows = sorted(card["windows"], key=lambda window: -window["share"])[:_WINDOWS]
+    for region in card.regions:
+        if region.share > 0:
+            nodes[region.node], favours[region.node] = region.share, region.favours
+    template, edges = np.asarray(card.matrix, dtype=float), np.zeros((n_nodes, n_nodes))
+    windows = sorted(card.windows, key=lambda window: -window.share)[:_WINDOWS]
     for window in windows:
-        order = window["orientations"][window["favours"]]["permutation"]
-        if window["share"] > 0 and order:
-            rows, columns = (np.arange(len(order)) + window[side] for side in ("row", "column"))
-            strength = window["share"] / windows[0]["share"]
-            edges[np.ix_(rows, columns)] += template[np.ix_(order, order)] * strength
+        order = window.orientations[window.favours].permutation
+        if window.share > 0 and order:
+            rows, columns = (np.arange(len(order)) + first for first in (window.row, window.column))
+            edges[np.ix_(rows, columns)] += template[np.ix_(order, order)] * (window.share / windows[0].share)
     edges = (edges + edges.T) / 2
     np.fill_diagonal(edges, 0.0)
-    return Scene(title, card["sentence"], nodes, favours, edges)
+    return Scene(
+        title=title,
+        sentence=card.sentence,
+        nodes=nodes,
+        favours=favours,
+        edges=edges,
+        card=card,
+        id=f"{id}-{card.template + 1}",
+        verdict=card.verdict,
+        is_doubtful=card.verdict == "not stable",
+        facts=_card_facts(card),
+    )
 
 
-def attribution_scene(attribution: Attribution, title: str, *, remark: str = "") -> Scene:
-    """The strongest edges of an attribution, and the nodes that they meet in; ``remark`` is added to the sentence."""
-    edges = np.asarray(attribution.edges, dtype=float).copy()
+def edge_scene(explanation: "Explanation", title: str, id: str = "card") -> Scene:
+    """The edges that separate the classes most, and their nodes."""
+    edges = np.array(explanation.edges, dtype=float)
     np.fill_diagonal(edges, 0.0)
     strengths = np.sort(np.abs(edges[np.triu_indices(len(edges), k=1)]))[::-1]
     weakest = strengths[min(_STRONGEST_EDGES, len(strengths)) - 1] if len(strengths) else 0.0
     edges[np.abs(edges) < max(weakest, 1e-300)] = 0.0
-    sentence = f"The {int(np.count_nonzero(np.triu(edges)))} edges that separate the classes most.{remark}"
-    return Scene(title, sentence, np.abs(edges).sum(axis=1), np.full(len(edges), -1), edges)
+    sentence = f"The {int(np.count_nonzero(np.triu(edges)))} edges that separate the classes most."
+    if explanation.cards:  # scores jump where another permutation wins, and gradients do not see jumps
+        sentence += " In a network that matches templates, their ranks were tested; their signs are not reliable."
+    is_doubtful = abs(explanation.randomization) >= _LIKE_UNTRAINED
+    return Scene(
+        title=title,
+        sentence=sentence,
+        nodes=np.abs(edges).sum(axis=1),
+        favours=np.full(len(edges), -1),
+        edges=edges,
+        id=f"{id}-edges",
+        verdict="similar in an untrained network" if is_doubtful else "differs from an untrained network",
+        is_doubtful=is_doubtful,
+        facts=[
+            ("mean over", f"{explanation.n_fits} fits, each on its test graphs"),
+            ("rank correlation with an untrained network", number(explanation.randomization, 2)),
+        ],
+    )
+
+
+def effect(values: "Effect") -> str:
+    """``0.71 [0.42, 1.01]``."""
+    return interval(values.value, values.low, values.high, digits=2)
+
+
+def _card_facts(card: "EvidenceCard") -> list[tuple[str, str]]:
+    facts = [
+        ("effect size", f"d = {effect(card.effect)}"),
+        ("separates the classes", f"in {card.n_separating} of {card.n_fits} fits ({p_value(card.p_value)})"),
+    ]
+    if card.n_left_out:
+        facts.append(("not comparable", f"{card.n_left_out} fits with templates of another size or number"))
+    for name, agreement in (("same regions in other fits", card.places), ("same shape in other fits", card.shape)):
+        if agreement is not None:
+            by_chance = f"up to {number(agreement.null, 2)} by chance ({p_value(agreement.p_value)})"
+            facts.append((name, f"r = {number(agreement.value, 2)}; {by_chance}"))
+    return facts

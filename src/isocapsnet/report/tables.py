@@ -1,161 +1,132 @@
 """The tables of a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
+from isocapsnet._format import MISSING, interval, number, p_value, seconds
+from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report.content import Content
-from isocapsnet.report.evidence import Scene
-from isocapsnet.report.prose import (
-    METRIC_NAMES,
-    chosen_in_fit,
-    describe_method,
-    duration,
-    effect,
-    interval,
-    number,
-    p_value,
-)
+from isocapsnet.report.evidence import Scene, effect
+from isocapsnet.report.prose import describe_parameters, metric_name, selected_in_fit
+
+if TYPE_CHECKING:
+    from isocapsnet.explanation.cards import EvidenceCard
 
 _LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES = 8, 6, 8
-_ROWS_AT_A_GLANCE = 3
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading; a numeric column is aligned right and sorted by its cells' values."""
-
-    name: str
-    numeric: bool = False
+_MANY_ROWS = 4
+_SHOWN_METRICS = ("accuracy", "balanced_accuracy", "weighted_f1")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, and for a numeric column what it is sorted by."""
+    """The text of a cell, and in a numeric column the value to sort by."""
 
     text: str
     value: float | str = ""
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of cells, of which the first names the row; ``is_short`` ones have no field to filter them."""
+class PageTable:
+    """Rows of cells, of which the first is the name of the row.
+
+    ``numeric`` columns are aligned to the right and sorted by value.
+    """
 
     id: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[str]
     rows: Sequence[Sequence[Cell]] = ()
-    is_short: bool = False
+    numeric: Sequence[str] = ()
+    can_filter: bool = True
 
     @property
-    def is_filterable(self) -> bool:
-        return not self.is_short and len(self.rows) > _ROWS_AT_A_GLANCE
+    def has_filter(self) -> bool:
+        return self.can_filter and len(self.rows) >= _MANY_ROWS
 
 
-def results_table(content: Content) -> Table:
-    """The comparison."""
-    metrics = ("accuracy", "balanced_accuracy", "weighted_f1")
-    columns = [
-        Column("method"),
-        Column("what it shows"),
-        Column("ROC AUC", numeric=True),
-        Column("against chance", numeric=True),
-        *(Column(METRIC_NAMES[name], numeric=True) for name in metrics),
-        Column("time per fold", numeric=True),
-    ]
-    rows = []
-    for method in content.methods:
-        row, area = method.row, method.row["metrics"]["roc_auc"]
-        rows.append(
-            [
-                Cell(_breakable(method.label) + (" ★" if row["is_best"] else "")),
-                Cell(row["verdict"]),
-                Cell(interval(area), _sortable(area["mean"])),
-                Cell(p_value(row["p_chance"]), _sortable(row["p_chance"])),
-                *(
-                    Cell(number(row["metrics"][name]["mean"]), _sortable(row["metrics"][name]["mean"]))
-                    for name in metrics
-                ),
-                Cell(duration(row["seconds"]), _sortable(row["seconds"])),
-            ]
-        )
-    return Table("results", "All methods; choose a heading to sort", columns, rows)
-
-
-def pairs_table(content: Content) -> Table:
-    """Every pair of methods."""
-    columns = [
-        Column("first"),
-        Column("second"),
-        Column("first minus second, ROC AUC", numeric=True),
-        Column("p, adjusted", numeric=True),
-    ]
+def results_table(content: Content) -> PageTable:
+    """All methods with their scores and verdicts."""
+    metrics = [metric_name(name) for name in _SHOWN_METRICS]
     rows = [
         [
-            Cell(_breakable(pair["first"])),
-            Cell(_breakable(pair["second"])),
-            Cell(interval(pair["difference"]), _sortable(pair["difference"]["mean"])),
-            Cell(p_value(pair["p_adjusted"]), _sortable(pair["p_adjusted"])),
+            Cell(_breakable(method.label) + (" ★" if method.row.is_best else "")),
+            Cell(method.row.verdict),
+            _interval_cell(method.row.metrics["roc_auc"]),
+            _cell(p_value(method.row.p_chance), method.row.p_chance),
+            *(_cell(number(mean), mean) for mean in (method.row.metrics[name].mean for name in _SHOWN_METRICS)),
+            _cell(seconds(method.row.seconds), method.row.seconds),
         ]
-        for pair in content.results["comparisons"]
+        for method in content.methods
     ]
-    return Table("pairs", "Differences on the same test folds", columns, rows)
+    numeric = ["ROC AUC", "p against chance", *metrics, "time per fold"]
+    return PageTable("results", "All methods; click a heading to sort", ["method", "verdict", *numeric], rows, numeric)
 
 
-def audit_table(content: Content) -> Table:
-    """The node-order audit in words."""
+def pairs_table(content: Content) -> PageTable:
+    """Every pair of methods."""
+    rows = [
+        [
+            Cell(_breakable(pair.first)),
+            Cell(_breakable(pair.second)),
+            _interval_cell(pair.difference),
+            _cell(p_value(pair.p_adjusted), pair.p_adjusted),
+        ]
+        for pair in content.table.comparisons
+    ]
+    numeric = ["first minus second, ROC AUC", "p, adjusted"]
+    return PageTable("pairs", "Differences on the same test folds", ["first", "second", *numeric], rows, numeric)
+
+
+def audit_table(content: Content) -> PageTable:
+    """The node-order audit."""
     rows = [
         [
             Cell(_breakable(method.label)),
-            Cell(interval(audit["difference"]), _sortable(audit["difference"]["mean"])),
-            Cell(p_value(audit["p_value"]), _sortable(audit["p_value"])),
-            Cell(audit["verdict"]),
+            _interval_cell(audit.difference),
+            _cell(p_value(audit.p_value), audit.p_value),
+            Cell(audit.verdict),
         ]
         for method in content.methods
-        if (audit := method.row["audit"])
+        if (audit := method.row.audit) is not None
     ]
-    columns = [
-        Column("method"),
-        Column("change of ROC AUC", numeric=True),
-        Column("p", numeric=True),
-        Column("verdict"),
-    ]
-    return Table("audit", "ROC AUC with shuffled nodes minus as given", columns, rows)
+    columns = ["method", "change of ROC AUC", "p", "verdict"]
+    return PageTable("audit", "ROC AUC with shuffled nodes minus as given", columns, rows, columns[1:3])
 
 
-def tuning_table(content: Content) -> Table:
-    """Each method's parameters, what was searched, and what was chosen how often."""
+def tuning_table(content: Content) -> PageTable:
+    """Parameters, search space and selected settings of each method."""
     rows = []
     for method in content.methods:
         space = [f"{name}: {_values(values)}" for name, values in method.space.items()]
-        space += [f"{name}: inside each fit" for name in chosen_in_fit(method)]
-        chosen = "; ".join(f"{name} ({count} of {len(method.fits)})" for name, count in method.chosen)
+        space += [f"{name}: inside each fit" for name in selected_in_fit(method)]
+        selected = "; ".join(f"{name} ({count} of {len(method.fits)})" for name, count in method.selected)
         rows.append(
             [
                 Cell(_breakable(method.label)),
-                Cell(describe_method(method)),
+                Cell(describe_parameters(method)),
                 Cell("; ".join(space) or "nothing"),
-                Cell(chosen if method.space and chosen else "–"),
+                Cell(selected if method.space and selected else MISSING),
             ]
         )
-    columns = [Column("method"), Column("set by the user"), Column("searched"), Column("chosen, in how many folds")]
-    return Table("tuning-table", "Parameters of each method", columns, rows)
+    columns = ["method", "set by the user", "searched", "selected (number of folds)"]
+    return PageTable("tuning-table", "Parameters of each method", columns, rows)
 
 
-def failures_table(content: Content) -> Table:
+def failures_table(content: Content) -> PageTable:
     """Reasons for failed jobs."""
     rows = [
         [Cell(_breakable(method.label)), Cell(str(count), count), Cell(reason)]
         for method in content.methods
-        for reason, count in method.row["failures"].items()
+        for reason, count in method.row.failures.items()
     ]
-    return Table("failures", "Failed jobs", [Column("method"), Column("jobs", numeric=True), Column("reason")], rows)
+    return PageTable("failures", "Failed jobs", ["method", "jobs", "reason"], rows, ["jobs"])
 
 
-def warnings_table(content: Content) -> Table:
+def warnings_table(content: Content) -> PageTable:
     """Warnings of fits, each once per method."""
     rows = []
     for method in content.methods:
@@ -163,34 +134,27 @@ def warnings_table(content: Content) -> Table:
         for message in dict.fromkeys(messages):
             count = messages.count(message)
             rows.append([Cell(_breakable(method.label)), Cell(str(count), count), Cell(message)])
-    return Table("warnings", "Warnings", [Column("method"), Column("fits", numeric=True), Column("message")], rows)
+    return PageTable("warnings", "Warnings", ["method", "fits", "message"], rows, ["fits"])
 
 
-def regions_table(content: Content, card: Mapping[str, Any], name: str) -> Table:
+def regions_table(content: Content, card: "EvidenceCard", id: str) -> PageTable:
     """The regions of an evidence card."""
     rows = [
         [
-            Cell(content.node_name(region["node"])),
-            Cell(f"{region['share']:.1%}", region["share"]),
-            Cell(effect(region["effect"]), _sortable(region["effect"]["value"])),
-            Cell(f"{region['n_fits']} of {card['n_fits']}", region["n_fits"]),
-            Cell(content.classes[region["favours"]]),
+            Cell(content.node_name(region.node)),
+            Cell(f"{region.share:.1%}", region.share),
+            _cell(effect(region.effect), region.effect.value),
+            Cell(f"{region.n_fits} of {card.n_fits}", region.n_fits),
+            Cell(content.classes[region.favours]),
         ]
-        for region in card["regions"][:_LISTED_REGIONS]
+        for region in card.regions[:_LISTED_REGIONS]
     ]
-    columns = [
-        Column("region"),
-        Column("share of the separation", numeric=True),
-        Column("effect d", numeric=True),
-        Column(f"fits with it among the first {len(card['matrix'])}", numeric=True),
-        Column("matches better in"),
-    ]
-    return Table(
-        f"{name}-regions", f"The {len(rows)} regions that separate the classes most", columns, rows, is_short=True
-    )
+    numeric = ["share of the separation", "effect d", f"fits with it among the first {len(card.matrix)}"]
+    caption = f"The {len(rows)} regions that separate the classes most"
+    return PageTable(f"{id}-regions", caption, ["region", *numeric, "matches better in"], rows, numeric, False)
 
 
-def edges_table(content: Content, scene: Scene, name: str) -> Table:
+def edges_table(content: Content, scene: Scene) -> PageTable:
     """The strongest edges of an attribution."""
     upper = np.triu(scene.edges)
     order = np.argsort(-np.abs(upper), axis=None)[:_LISTED_EDGES]
@@ -203,55 +167,42 @@ def edges_table(content: Content, scene: Scene, name: str) -> Table:
         for a, b in zip(*np.unravel_index(order, upper.shape), strict=True)
         if upper[a, b]
     ]
-    columns = [Column("region"), Column("region"), Column("separation", numeric=True)]
-    return Table(f"{name}-edges", f"The {len(rows)} edges that separate the classes most", columns, rows, is_short=True)
+    caption = f"The {len(rows)} edges that separate the classes most"
+    return PageTable(f"{scene.id}-edges", caption, ["region", "region", "separation"], rows, ["separation"], False)
 
 
-def windows_table(content: Content, card: Mapping[str, Any], name: str) -> Table:
+def windows_table(content: Content, card: "EvidenceCard", id: str) -> PageTable:
     """The windows of an evidence card."""
-    size = len(card["matrix"])
+    size = len(card.matrix)
     rows = []
-    for window in card["windows"][:_LISTED_WINDOWS]:
+    for window in card.windows[:_LISTED_WINDOWS]:
         row_nodes, column_nodes = (
             f"{content.node_name(start)} to {content.node_name(start + size - 1)}"
-            for start in (window["row"], window["column"])
+            for start in (window.row, window.column)
         )
+        scores = zip(content.classes, window.scores, strict=True)
+        orders = zip(content.classes, window.orientations, strict=True)
         rows.append(
             [
-                Cell(row_nodes if window["row"] == window["column"] else f"{row_nodes} × {column_nodes}"),
-                Cell(f"{window['share']:.1%}", window["share"]),
-                Cell(effect(window["effect"]), _sortable(window["effect"]["value"])),
-                Cell(
-                    ", ".join(
-                        f"{class_name}\u00a0{number(score, 2)}"
-                        for class_name, score in zip(content.classes, window["scores"], strict=True)
-                    )
-                ),
-                Cell(
-                    ", ".join(
-                        f"{class_name}\u00a0{_order(found['permutation'])}\u00a0({found['share']:.0%})"
-                        for class_name, found in zip(content.classes, window["orientations"], strict=True)
-                    )
-                ),
+                Cell(row_nodes if window.row == window.column else f"{row_nodes} × {column_nodes}"),
+                Cell(f"{window.share:.1%}", window.share),
+                _cell(effect(window.effect), window.effect.value),
+                Cell(", ".join(f"{name}\u00a0{number(score, 2)}" for name, score in scores)),
+                Cell(", ".join(f"{name}\u00a0{_order(o.permutation)}\u00a0({o.share:.0%})" for name, o in orders)),
             ]
         )
-    columns = [
-        Column("window"),
-        Column("share of the separation", numeric=True),
-        Column("effect d", numeric=True),
-        Column("mean match score"),
-        Column("most frequent order, in how many graphs"),
-    ]
+    numeric = ["share of the separation", "effect d"]
+    columns = ["window", *numeric, "mean match score", "most frequent order (share of graphs)"]
     caption = (
-        "Windows of the matrix where the template matters most. A match score is 1 at a perfect match and lower "
-        "elsewhere; an order lists the template’s nodes, as numbered in the drawing, along the regions of the window"
+        "Windows of the matrix with the largest influence. The match score is 1 at a perfect match and lower "
+        "otherwise. An order lists the nodes of the template, as numbered in the drawing, in the order of the regions"
     )
-    return Table(f"{name}-windows", caption, columns, rows, is_short=True)
+    return PageTable(f"{id}-windows", caption, columns, rows, numeric, False)
 
 
 def _order(permutation: Sequence[int]) -> str:
-    """The template's node numbers, as drawn, in the order of the window's regions."""
-    return "\u2011".join(str(node + 1) for node in permutation) or "–"
+    """The numbers of the template's nodes, as drawn, in the order of the regions of the window."""
+    return "\u2011".join(str(node + 1) for node in permutation) or MISSING
 
 
 def _values(values: Any) -> str:
@@ -259,9 +210,14 @@ def _values(values: Any) -> str:
 
 
 def _breakable(label: str) -> Markup:
-    """A method's name that may be broken before and between its parameters."""
+    """A method's label with line breaks allowed before and between its parameters."""
     return escape(label).replace("[", Markup("<wbr>[")).replace(",", Markup(",<wbr>"))
 
 
-def _sortable(value: float | None) -> float | str:
-    return "" if value is None else value
+def _cell(text: str, value: float) -> Cell:
+    """A number, which is sorted last if it is NaN."""
+    return Cell(text, "" if np.isnan(value) else value)
+
+
+def _interval_cell(values: Interval) -> Cell:
+    return _cell(interval(*values), values.mean)

@@ -1,24 +1,26 @@
-"""The data of the page's two interactive parts: connectomes in 3-D, reconstructed matrices."""
+"""The data of the two interactive parts of a page: connectomes in 3-D, reconstructed matrices."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.report.content import Content, Reconstructions
-from isocapsnet.report.cortex import cortex_outline
+from isocapsnet.report.content import Content
+from isocapsnet.report.cortex import cortex_outline, pack_numbers
 from isocapsnet.report.evidence import Scene
-from isocapsnet.report.figures.brain import is_heavy_tailed, without_diagonal
-from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
-from isocapsnet.report.packing import pack_numbers
+from isocapsnet.report.figures.brain import is_heavy_tailed
+from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours, without_diagonal
+
+if TYPE_CHECKING:
+    from isocapsnet.explanation.summary import Reconstructions
 
 #: Bytes of the page that reconstructions may take, all methods together.
 _MATRIX_BYTES = 2_000_000
 
 
 def connectome_data(content: Content, scenes: Sequence[Scene]) -> dict[str, Any] | None:
-    """Cortex, regions and scenes in the page's order; None without scenes or coordinates."""
+    """Cortex, regions and scenes in the order of the page; None without scenes or coordinates."""
     if content.coordinates is None or not scenes:
         return None
     return {
@@ -30,7 +32,7 @@ def connectome_data(content: Content, scenes: Sequence[Scene]) -> dict[str, Any]
 
 
 def _scene_data(scene: Scene) -> dict[str, Any]:
-    """A scene as JSON; weights of nodes relative to the heaviest, edges as [node, node, weight]."""
+    """A scene as JSON; node weights are relative to the largest, edges are [node, node, weight]."""
     nodes = scene.nodes / (scene.nodes.max(initial=0.0) or 1.0)
     edges = np.triu(scene.edges)
     strong = np.argwhere(np.abs(edges) > 0.05 * np.abs(edges).max(initial=1e-300))
@@ -45,34 +47,36 @@ def _scene_data(scene: Scene) -> dict[str, Any]:
 
 
 def reconstruction_data(content: Content) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """For each method with a decoder: what the subject list needs, and the packed matrices."""
-    found = [method.reconstructions for method in content.methods if method.reconstructions is not None]
-    listed, packed = [], []
-    for index, graphs in enumerate(found):
-        kept = _choose(graphs, _MATRIX_BYTES // len(found))
+    """For each method with a decoder, its subjects by class and the packed matrices."""
+    methods = list(_with_decoder(content))
+    subjects, matrices = [], []
+    for index, (label, graphs) in enumerate(methods):
+        kept = _choose(graphs, _MATRIX_BYTES // len(methods))
         labels = graphs.labels[kept]
         groups = [
-            (content.classes[code], [(int(at), graphs.subjects[kept[at]]) for at in np.flatnonzero(labels == code)])
+            (content.classes[code], [(int(i), graphs.subjects[kept[i]]) for i in np.flatnonzero(labels == code)])
             for code in np.unique(labels)
         ]
         left_out = graphs.n_available - len(kept)
-        listed.append(
-            {"index": index, "method": graphs.method, "groups": groups, "shown": len(kept), "left_out": left_out}
-        )
-        packed.append({"inputs": pack_numbers(graphs.inputs[kept]), "outputs": pack_numbers(graphs.outputs[kept])})
-    return listed, packed
+        subjects.append({"index": index, "method": label, "groups": groups, "shown": len(kept), "left_out": left_out})
+        matrices.append({"inputs": pack_numbers(graphs.inputs[kept]), "outputs": pack_numbers(graphs.outputs[kept])})
+    return subjects, matrices
 
 
 def wants_logarithm(content: Content) -> bool:
-    """Whether the first graph's edges span so many magnitudes that colours should be logarithmic."""
+    """Whether the edges of the first graph span so many magnitudes that colours should be logarithmic."""
+    _, graphs = next(_with_decoder(content), ("", None))
+    return graphs is not None and is_heavy_tailed(without_diagonal(np.asarray(graphs.inputs[0], dtype=float)))
+
+
+def _with_decoder(content: Content) -> "Iterator[tuple[str, Reconstructions]]":
     for method in content.methods:
-        if method.reconstructions is not None:
-            return is_heavy_tailed(without_diagonal(np.asarray(method.reconstructions.inputs[0], dtype=float)))
-    return False
+        if method.explanation is not None and method.explanation.reconstructions is not None:
+            yield method.label, method.explanation.reconstructions
 
 
-def _choose(graphs: Reconstructions, budget: int) -> NDArray[np.int64]:
-    """Places of the graphs that fit into ``budget`` bytes of base64, classes in turn, at least one of each."""
+def _choose(graphs: "Reconstructions", budget: int) -> NDArray[np.int64]:
+    """Indices of the graphs that fit into ``budget`` bytes of base64, classes in turn, at least one of each."""
     bytes_each = 2 * 2 * graphs.inputs[0].size * 4 / 3
     rank = np.empty(len(graphs.labels), dtype=np.int64)
     for code in np.unique(graphs.labels):

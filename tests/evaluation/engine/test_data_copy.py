@@ -12,12 +12,12 @@ import pytest
 from benchmark_toys import FlipsAByte, Prior, flip_byte, toy_method
 from click.testing import CliRunner, Result
 
+from isocapsnet._data_copies import DataCopies, publish
+from isocapsnet._reporting import read_content
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
-from isocapsnet.cli._results_folder import read_results
-from isocapsnet.cli._study import DataCopies, publish_study, study_digest
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.evaluation import InProcessExecutor, Limits, Plan, Store, local_executor, run
+from isocapsnet.evaluation import InProcessExecutor, Limits, Plan, Samples, Store, local_executor, run
 from isocapsnet.evaluation.engine.worker import Worker
 
 
@@ -31,8 +31,8 @@ def make_data(seed: int = 0, n_graphs: int = 40) -> BrainGraphs:
 
 
 def make_plan(folder: Path, cls: type = Prior, **options: Any) -> tuple[Plan, Path]:
-    source = publish_study(make_data(), folder, group=None, use_series=False)
-    return Plan(source, (toy_method("constant", cls, **options),), repeats=1), Path(source.arguments["path"])
+    source = publish(Samples(make_data()), folder)
+    return Plan(source, (toy_method("constant", cls, **options),), repeats=1), Path(source.file or "")
 
 
 def call(*arguments: Any) -> Result:
@@ -116,8 +116,9 @@ def test_a_file_with_the_right_name_is_not_trusted(kind: str, tmp_path: Path) ->
     else:
         path.symlink_to(elsewhere)
     with pytest.warns(UserWarning, match=path.name):
-        source = publish_study(data, folder, group=None, use_series=False)
-    assert source.load().digest == data.digest()
+        source = publish(Samples(data), folder)
+    assert source.load().data is data  # not read back
+    assert BrainGraphs.load(path).digest() == data.digest()
     assert not path.is_symlink()
     assert BrainGraphs.load(elsewhere).digest() == make_data(seed=1).digest()
 
@@ -136,7 +137,7 @@ def test_a_report_takes_names_from_no_other_data(tmp_path: Path) -> None:
     path.unlink()
     other = make_data(seed=1)
     other.save(path)
-    content = read_results(tmp_path)
+    content = read_content(tmp_path)
     assert content.name != "study"
     assert any("no copy of the data" in note for note in content.notes)
 
@@ -145,12 +146,12 @@ def test_copies_are_found_by_the_digest_of_what_they_hold_with_its_groups(tmp_pa
     plan, _ = make_plan(tmp_path)
     data = make_data()
     copies = DataCopies(tmp_path)
-    assert [found and found[1] for found in map(copies.find, (data.digest(), study_digest(data, "person"), "x"))] == [
-        None,
-        "person",
-        None,
-    ]
-    assert copies.find(data.digest()) is not None
+    by_person = Samples(data, "person")
+    whole, grouped, nothing = map(copies.find, (data.digest(), by_person.digest, "x"))
+    assert whole is not None and whole.group is None
+    assert grouped is not None and grouped.groups is not None
+    assert grouped.groups.tolist() == by_person.subjects.tolist()
+    assert nothing is None
     task = plan.tasks(tmp_path)[0]
     run([task], Store(tmp_path), InProcessExecutor())
     [record] = Store(tmp_path).records()

@@ -25,6 +25,7 @@ from benchmark_toys import (
     Raises,
     Spy,
     Suicidal,
+    make_samples,
     make_study,
     toy_method,
     toy_source,
@@ -33,30 +34,33 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation import (
+    Execution,
     InProcessExecutor,
     Limits,
     Outcome,
     Plan,
     Protocol,
+    ResultsTable,
     Step,
     Store,
-    Table,
     dask_executor,
     local_executor,
     run,
     tabulate,
 )
 from isocapsnet.evaluation.artifacts import write_artifacts
-from isocapsnet.evaluation.engine.runner import split_finished
 
 
-def _run(plan: Plan, folder: Path, executor: AbstractContextManager[Executor] | None = None, **options: Any) -> Table:
-    """Run a plan (in this process unless told otherwise) and return its table."""
-    store = Store(folder)
+def _run(
+    plan: Plan, folder: Path, executor: AbstractContextManager[Executor] | None = None, **options: Any
+) -> ResultsTable:
+    """Run a plan (in this process by default) and return its table, which another process would read alike."""
+    execution = Execution(plan, folder)
     with executor or nullcontext(InProcessExecutor()) as where:
-        run(plan.tasks(folder), store, where, **options)
-    remaining, records = split_finished(plan.tasks(folder), store)
-    return tabulate(records, [error for task in remaining if (error := store.load_error(task.job))])
+        execution.run(where, **options)
+    table = execution.table()
+    assert repr(Execution(plan, folder).table()) == repr(table)
+    return table
 
 
 def _contents(folder: Path) -> dict[str, Any]:
@@ -124,7 +128,7 @@ def test_a_failed_job_is_tried_again_and_finished_ones_are_not(tmp_path: Path) -
 
 def test_no_test_graph_or_label_reaches_estimator_or_transformer_before_prediction(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    study = make_study(n_graphs=24, n_sites=2, n_unlabelled=4)
+    study = make_samples(n_graphs=24, n_sites=2, n_unlabelled=4)
     method = toy_method("spy", Spy, parameters={"log": str(log)}, space={"strength": [1, 2]}, use_unlabeled=True)
     step = Step("spy", "benchmark_toys:SpyTransformer", {"log": str(log)}, columns=("age",))
     source = toy_source(n_graphs=24, n_sites=2, n_unlabelled=4)
@@ -146,7 +150,7 @@ def test_no_test_graph_or_label_reaches_estimator_or_transformer_before_predicti
             assert call["ages"] == [graph - 100 for graph in call["graphs"]]
             assert call["sites"] == study.sites[np.array(call["graphs"], dtype=int) - 100].tolist()
         for call in (call for call in fits if call["who"] == "estimator"):
-            assert call["unlabelled"] == (100 + study.unknown).tolist()
+            assert call["unlabelled"] == (100 + study.unlabelled).tolist()
         # Settings are ranked by ROC AUC; the fit whose probabilities are stored alone is calibrated.
         assert [call["calibrate"] for call in fits if call["who"] == "estimator"] == [False] * 9 + [True]
         seen = [index for index, call in enumerate(calls) if set(call["graphs"]) & test]

@@ -1,7 +1,7 @@
 """The process that runs jobs: one JSON task per line in, one JSON answer per line out.
 
-Started by :mod:`isocapsnet.evaluation.engine.worker`. It ends when its parent
-does: Linux kills it, and everywhere the pipe from the parent closes, which a thread of its own waits for.
+:mod:`isocapsnet.evaluation.engine.worker` starts it. It ends with its parent: Linux kills it, and on every system a
+thread waits for the pipe from the parent to close.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from isocapsnet._files import full_disk
 from isocapsnet.evaluation.failures import describe_failure
-from isocapsnet.evaluation.files import full_disk
 from isocapsnet.evaluation.jobs import Task, run_job
 
 _PR_SET_PDEATHSIG = 1
@@ -26,10 +26,10 @@ def attempt(
     on_start: Callable[[], None] = lambda: None,
     caught: type[BaseException] | tuple[type[BaseException], ...] = (Exception, SystemExit),
 ) -> dict[str, Any]:
-    """``{"record": ...}``, ``{"error": ...}`` or, where the disk is full, ``{"full": file}``.
+    """``{"record": ...}``, ``{"error": ...}`` or, if the disk is full, ``{"full": file}``.
 
-    ``on_start`` is called when data and method are loaded. ``caught`` are the exceptions of a job that become its
-    error; a process of its own catches all of them.
+    ``on_start`` is called when data and method are loaded. The exceptions ``caught`` become the error of the job; a
+    child process catches all exceptions.
     """
     try:
         task = Task.from_json(content)
@@ -46,7 +46,7 @@ def attempt(
 def main() -> None:
     """Answer tasks until the parent is gone."""
     _die_with_parent()
-    # What a method prints must not end up among the answers.
+    # The output of a method must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -55,7 +55,7 @@ def main() -> None:
     def answer(content: dict[str, Any]) -> None:
         try:
             text = json.dumps(content)
-        except (TypeError, ValueError, RecursionError) as error:  # class names that are no JSON, say
+        except (TypeError, ValueError, RecursionError) as error:  # content that is not JSON
             text = json.dumps({"error": describe_failure(error)})
         answers.write(text + "\n")
         answers.flush()

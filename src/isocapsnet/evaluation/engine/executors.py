@@ -1,4 +1,4 @@
-"""Where jobs run: in this process, in local processes, on a Dask cluster. Each is a plain Executor."""
+"""Executors: this process, local processes, or a Dask cluster."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def count_cores() -> int:
 
 @contextmanager
 def local_executor(n_processes: int) -> Iterator[Executor]:
-    """``n_processes`` worker slots: threads that each own one child process, where the work is done."""
+    """Threads that each own one child process, in which the jobs run."""
     workers: list[Worker] = []
     executor = ThreadPoolExecutor(n_processes, initializer=lambda: workers.append(own_worker()))
     try:

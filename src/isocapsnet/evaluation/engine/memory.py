@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def reset_peak_memory() -> None:
-    """Let :func:`peak_memory` start afresh, where the system can (Linux)."""
+    """Reset :func:`peak_memory` (Linux only)."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -15,7 +15,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """The most bytes this process held at once: since the reset on Linux, elsewhere since it started."""
+    """The largest memory of this process in bytes: since the reset on Linux, elsewhere since its start."""
     peak = _status("self", "VmHWM")
     if peak is not None:
         return peak
@@ -28,7 +28,7 @@ def peak_memory() -> int:
 
 
 def anonymous_memory(pid: int) -> int | None:
-    """Bytes a process holds now, without mapped files (a memory-mapped dataset is no burden); None if unknown."""
+    """Memory of a process in bytes without mapped files, such as a memory-mapped dataset; None if unknown."""
     return _status(str(pid), "RssAnon")
 
 

@@ -1,33 +1,40 @@
-"""Run jobs on any ``concurrent.futures.Executor`` and put each result into the store as it comes."""
+"""Run jobs on any ``concurrent.futures.Executor`` and store each result as it comes in."""
 
 import errno
 import os
 import queue
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from isocapsnet._files import DamagedError
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.child import attempt
 from isocapsnet.evaluation.engine.executors import InProcessExecutor
+from isocapsnet.evaluation.engine.limits import Limits
 from isocapsnet.evaluation.engine.memory import can_watch_memory
-from isocapsnet.evaluation.engine.worker import Limits, run_in_child
+from isocapsnet.evaluation.engine.worker import run_in_child
 from isocapsnet.evaluation.failures import describe_failure
-from isocapsnet.evaluation.files import DamagedError
 from isocapsnet.evaluation.jobs import Job, Task, describe_fold
+from isocapsnet.evaluation.records import Record
 from isocapsnet.evaluation.store import Store
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A job that ended: ``error`` is None, or why it failed."""
+    """A finished job: its record, or its error (``reason`` and ``traceback``)."""
 
     job: Job
-    seconds: float
-    error: str | None = None
+    record: Record | None = None
+    failure: Mapping[str, str] | None = None
+
+    @property
+    def error(self) -> str | None:
+        """Why the job failed."""
+        return None if self.failure is None else self.failure["reason"]
 
 
 def run(
@@ -38,29 +45,43 @@ def run(
     limits: Limits | None = None,
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
 ) -> None:
-    """Run the tasks whose jobs the store does not hold yet.
+    """Run the tasks that have no usable record and artifacts in the store.
 
-    Records and artifacts that cannot be used are set aside with a warning first. Results are stored in the order they
-    come in, each before ``on_outcome`` hears of it. On Ctrl-C, or any other exception, jobs that have not started are
-    cancelled and it is raised; what is stored stays. So it is when the disk is full (OSError).
+    Records and artifacts that cannot be used are set aside with a warning first.
     """
-    limits = limits or Limits()
-    in_process = isinstance(executor, InProcessExecutor)
-    if in_process and limits != Limits():
-        raise InputError(
-            "Limits on time and memory need worker processes, which a job in this process does not have; run at least "
-            "one worker, or set no limits."
-        )
-    if limits.memory is not None and not can_watch_memory():
-        raise InputError("A memory limit needs Linux, where the memory of a process can be watched.")
-    how = _run_here if in_process else run_in_child
+    check_limits(limits, executor)
+    remaining = [task for task in tasks if load_finished(task, store) is None]
+    store.set_aside_rejected()
+    run_tasks(remaining, store, executor, limits=limits, on_outcome=on_outcome)
+
+
+def check_limits(limits: Limits | None, executor: Executor) -> None:
+    """Refuse limits that cannot be kept."""
+    if isinstance(executor, InProcessExecutor) and limits not in (None, Limits()):
+        raise InputError("Limits on time and memory need worker processes; use jobs=1 or more, or set no limits.")
+    if limits is not None and limits.memory is not None and not can_watch_memory():
+        raise InputError("memory_limit needs Linux, which reports the memory of a process.")
+
+
+def run_tasks(
+    tasks: Iterable[Task],
+    store: Store,
+    executor: Executor,
+    *,
+    limits: Limits | None = None,
+    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+) -> None:
+    """Run tasks and store each result as it comes in, before ``on_outcome`` is called.
+
+    On Ctrl-C, a full disk (OSError) or any other exception, jobs that have not started are cancelled and the exception
+    is raised; stored results stay.
+    """
+    how = _run_here if isinstance(executor, InProcessExecutor) else run_in_child
     finished: queue.SimpleQueue[Future[dict[str, Any]]] = queue.SimpleQueue()
     waiting: dict[Future[dict[str, Any]], Task] = {}
-    remaining, _ = split_finished(tasks, store)
-    store.set_aside_rejected()
     try:
-        for task in remaining:
-            future = executor.submit(how, task.to_json(), limits)
+        for task in tasks:
+            future = executor.submit(how, task.to_json(), limits or Limits())
             waiting[future] = task
             future.add_done_callback(finished.put)
             while not finished.empty():
@@ -72,28 +93,16 @@ def run(
             future.cancel()
 
 
-def split_finished(tasks: Iterable[Task], store: Store) -> tuple[list[Task], Iterator[dict[str, Any]]]:
-    """The tasks that remain, and the records of those that the store holds, read one by one when asked for.
-
-    A task remains, too, when what its job left beside the record is damaged.
-    """
-    remaining: list[Task] = []
-    finished: list[Task] = []
-    for task in tasks:
-        whole = task.artifacts is None or store.has_whole_artifacts(task.job)
-        (finished if load_record(task, store) is not None and whole else remaining).append(task)
-    return remaining, filter(None, (load_record(task, store) for task in finished))
-
-
-def load_record(task: Task, store: Store) -> dict[str, Any] | None:
-    """The record of a task, held against the fold that the task is about; None where there is none."""
-    return store.load(task.job, describe_fold(task.source.load(), task.job))
+def load_finished(task: Task, store: Store) -> Record | None:
+    """The record of a task whose fold is that of the data; None if it, or its artifacts, must be computed."""
+    record = store.load(task.job, describe_fold(task.source.load(), task.job))
+    return record if task.artifacts is None or store.has_whole_artifacts(task.job) else None
 
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Run a task in this very process: for debugging, without limits."""
-    with suppress(Exception):  # attempt reports what cannot be loaded
-        Task.from_json(task).load()  # libraries are limited once they are there
+    """Run a task in this process, without limits."""
+    with suppress(Exception):  # attempt reports errors of loading
+        Task.from_json(task).load()  # the threads of libraries can be limited once they are loaded
     with one_thread():
         return attempt(task)
 
@@ -104,21 +113,20 @@ def _settle(
     store: Store,
     on_outcome: Callable[[Outcome], None],
 ) -> None:
-    """Store what a future brought, record or error, and tell."""
+    """Store the record or error of a future and call ``on_outcome``."""
     job = waiting.pop(future).job
     if future.cancelled():
-        raise InputError("The cluster went away and took its jobs along; run the same command again to go on.")
+        raise InputError("The cluster was closed and its jobs were cancelled; run the benchmark again to continue.")
     failure = future.exception()
     answer: dict[str, Any] = future.result() if failure is None else {"error": describe_failure(failure)}
     if "full" in answer:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), answer["full"])
-    error = answer.get("error")
+    record, error = None, answer.get("error")
     if error is None:
         try:
-            store.save(job, answer["record"])
+            record = store.save(job, answer["record"])
         except (DamagedError, InputError) as invalid:
             error = {"reason": f"InvalidRecord: what the job returned {invalid}", "traceback": ""}
     if error is not None:
         store.save_error(job, error)
-    seconds = sum(answer["record"]["seconds"].values()) if error is None else 0.0
-    on_outcome(Outcome(job, seconds, None if error is None else error["reason"]))
+    on_outcome(Outcome(job, record, error))

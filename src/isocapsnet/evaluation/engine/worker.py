@@ -1,6 +1,6 @@
-"""A worker slot: one child process, reused for job after job, replaced when it hangs or dies.
+"""A worker slot: one child process that runs job after job and is replaced when it hangs or dies.
 
-An executor can neither kill a hung job nor survive a dead process; a slot does both, whatever the executor is.
+Executors cannot kill a hung job, and a dead process breaks a process pool; a worker slot handles both.
 """
 
 import json
@@ -12,9 +12,9 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from isocapsnet.evaluation.engine.limits import Limits
 from isocapsnet.evaluation.engine.memory import anonymous_memory
 from isocapsnet.evaluation.engine.threads import ONE_THREAD
 
@@ -23,14 +23,6 @@ _STDERR_TAIL = 2000
 _ANSWERS = {"started": bool, "record": dict, "error": dict, "full": str}
 # A process that has closed its answers ends by itself, if at all, within this time.
 _END_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one job may use: seconds from when data and method are loaded, and bytes; None is no limit."""
-
-    seconds: float | None = None
-    memory: int | None = None
 
 
 class Worker:
@@ -51,15 +43,15 @@ class Worker:
             return {"error": {"reason": "Stopped: the run ended before the job did", "traceback": ""}}
         answer = self._read_answer(child)
         if answer is None or "started" not in answer:
-            return answer or self._bury("while loading the data and the method")
+            return answer or self._report_death("while loading the data and the method")
         watch = _Watch(child, limits)
         try:
             answer = self._read_answer(child)
         finally:
             watch.end()
         if answer is None:
-            return self._bury("while running the job", watch.verdict)
-        if watch.verdict is not None:  # the answer came while the child was being killed
+            return self._report_death("while running the job", watch.reason)
+        if watch.reason is not None:  # the answer came while the child was being killed
             self.close()
         return answer
 
@@ -130,29 +122,29 @@ class Worker:
         [(kind, content)] = answer.items() if isinstance(answer, dict) and len(answer) == 1 else [("", None)]
         return answer if isinstance(content, _ANSWERS.get(kind, ())) else None
 
-    def _bury(self, when: str, verdict: str | None = None) -> dict[str, Any]:
-        """The error record of a child that is gone."""
+    def _report_death(self, when: str, reason: str | None = None) -> dict[str, Any]:
+        """The error of a job whose child has ended."""
         child = self._child
         assert child is not None
         _await_end(child)
         _kill_group(child)
         code = child.wait()
-        if verdict is None:
+        if reason is None:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             hint = " (out of memory?)" if how.endswith("SIGKILL") else ""
-            verdict = f"ProcessDied: the process {how} {when}{hint}"
+            reason = f"ProcessDied: the process {how} {when}{hint}"
         # Emptied before the job while the child kept its place, so the file may begin with zeros.
         self._log.seek(0)
         tail = self._log.read().lstrip(b"\0").decode(errors="replace")[-_STDERR_TAIL:]
         self.close()
-        return {"error": {"reason": verdict, "traceback": tail}}
+        return {"error": {"reason": reason, "traceback": tail}}
 
 
 class _Watch:
-    """Kills a child that breaks a limit, from a thread of its own, and says why in ``verdict``."""
+    """Kills a child that breaks a limit, from a thread of its own, and gives the reason."""
 
     def __init__(self, child: "subprocess.Popen[str]", limits: Limits) -> None:
-        self.verdict: str | None = None
+        self.reason: str | None = None
         self._child, self._limits, self._over = child, limits, threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         if limits.seconds is not None or limits.memory is not None:
@@ -168,10 +160,10 @@ class _Watch:
         while not self._over.wait(_WATCH_SECONDS):
             used = anonymous_memory(self._child.pid) if limits.memory is not None else None
             if limits.seconds is not None and time.monotonic() - started > limits.seconds:
-                self.verdict = f"Timeout: over {limits.seconds:g} s"
+                self.reason = f"Timeout: over {limits.seconds:g} s"
             elif used is not None and limits.memory is not None and used > limits.memory:
-                self.verdict = f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB"
-            if self.verdict is not None:
+                self.reason = f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB"
+            if self.reason is not None:
                 _kill_group(self._child)
                 return
 

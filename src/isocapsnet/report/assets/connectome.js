@@ -1,6 +1,6 @@
-/* The shared 3-D viewer: a cortex of glass (WebGL, where there is any) under edges, regions and names (canvas). */
+/* The shared 3-D viewer: a cortex of glass (WebGL, if available) under edges, regions and names (canvas). */
 
-/* Draws the cortex; its rim is dark where the surface turns away. Null where there is no WebGL. */
+/* Draws the cortex; its rim is dark, where the surface turns away. Null without WebGL. */
 const makeShell = (canvas, vertices, triangles) => {
   const gl = canvas.getContext("webgl", { preserveDrawingBuffer: true, premultipliedAlpha: false, antialias: true });
   if (!gl) return null;
@@ -12,9 +12,9 @@ const makeShell = (canvas, vertices, triangles) => {
   };
   const program = gl.createProgram();
   gl.attachShader(program, compile(gl.VERTEX_SHADER, `
-    attribute vec3 place; attribute vec3 normal; uniform mat3 turn; uniform vec2 zoom; varying float facing;
+    attribute vec3 position; attribute vec3 normal; uniform mat3 turn; uniform vec2 zoom; varying float facing;
     void main() {
-      vec3 p = turn * place; facing = (turn * normal).z;
+      vec3 p = turn * position; facing = (turn * normal).z;
       gl_Position = vec4(p.xy * zoom, -p.z * 0.001, 1.0 - p.z / 600.0);
     }`));
   gl.attachShader(program, compile(gl.FRAGMENT_SHADER, `
@@ -29,7 +29,7 @@ const makeShell = (canvas, vertices, triangles) => {
     gl.enableVertexAttribArray(at);
     gl.vertexAttribPointer(at, 3, gl.FLOAT, false, 0, 0);
   };
-  attribute("place", vertices);
+  attribute("position", vertices);
   attribute("normal", normalsOf(vertices, triangles));
   gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, gl.createBuffer());
   gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, triangles, gl.STATIC_DRAW);
@@ -69,11 +69,11 @@ const normalsOf = (vertices, triangles) => {
     const root = document.getElementById("connectome-viewer");
     const [under, canvas] = root.querySelectorAll("canvas");
     const chooser = root.querySelector("select");
-    const told = root.querySelector("output");
+    const output = root.querySelector("output");
     const names = readData("node-names");
     const CENTRE = [0, -18, 10];
     const centred = (packed) => unpackNumbers(packed).map((value, i) => value - CENTRE[i % 3]);
-    const [places, vertices] = [data.coordinates, data.cortex.vertices].map(centred);
+    const [positions, vertices] = [data.coordinates, data.cortex.vertices].map(centred);
     const shell = makeShell(under, vertices, unpackIndices(data.cortex.triangles));
     /* Looking from left, front and above; MNI: x to the right, y to the front, z up. */
     const VIEWS = { start: [-2.35, 0.45], left: [-Math.PI / 2, 0], right: [Math.PI / 2, 0], front: [Math.PI, 0], back: [0, 0], top: [0, Math.PI / 2] };
@@ -81,7 +81,7 @@ const normalsOf = (vertices, triangles) => {
     let closer = 1;
     let pointed = -1;
 
-    /* Rows: to the right, up, towards the reader. */
+    /* Rows: to the right, up, toward the reader. */
     const turnMatrix = () => {
       const [c, s, d, t] = [Math.cos(yaw), Math.sin(yaw), Math.cos(pitch), Math.sin(pitch)];
       return [[c, s, 0], [-s * t, c * t, d], [s * d, -c * d, t]];
@@ -102,7 +102,7 @@ const normalsOf = (vertices, triangles) => {
         const near = 1 / (1 - pz / 600);
         return { x: width / 2 + px * zoom * near, y: height / 2 - py * zoom * near, depth: pz };
       };
-      const points = names.map((_, i) => project(places[3 * i], places[3 * i + 1], places[3 * i + 2]));
+      const points = names.map((_, i) => project(positions[3 * i], positions[3 * i + 1], positions[3 * i + 2]));
       if (!shell) drawDots(context, project);
       drawScene(context, data.scenes[chooser.selectedIndex], points, zoom);
       canvas.points = points;
@@ -152,7 +152,7 @@ const normalsOf = (vertices, triangles) => {
       context.globalAlpha = 1;
       const top = scene.top.slice(0, 6);
       if (pointed >= 0 && !top.includes(pointed)) top.push(pointed);
-      context.font = `12px ${getComputedStyle(told).fontFamily}`;
+      context.font = `12px ${getComputedStyle(output).fontFamily}`;
       context.lineJoin = "round";
       const written = [];
       for (const i of top) {
@@ -169,10 +169,10 @@ const normalsOf = (vertices, triangles) => {
       }
     };
 
-    const tell = () => {
+    const describe = () => {
       const scene = data.scenes[chooser.selectedIndex];
-      told.textContent = pointed >= 0
-        ? `${names[pointed]}: ${scene.nodes[pointed] > 0 ? `${(100 * scene.nodes[pointed]).toFixed(0)} % of the heaviest region` : "plays no part"}`
+      output.textContent = pointed >= 0
+        ? `${names[pointed]}: ${scene.nodes[pointed] > 0 ? `${(100 * scene.nodes[pointed]).toFixed(0)} % of the largest weight` : "not part of it"}`
         : `${scene.title}: ${scene.nodes.filter((weight) => weight > 0).length} regions, ${scene.edges.length} edges. ${scene.sentence}`;
     };
 
@@ -194,8 +194,8 @@ const normalsOf = (vertices, triangles) => {
       const distance = (point) => Math.hypot(point.x - event.offsetX, point.y - event.offsetY);
       const scene = data.scenes[chooser.selectedIndex];
       const near = (canvas.points ?? []).map((point, i) => [distance(point) - (scene.nodes[i] > 0 ? 6 : 0), i]).sort((a, b) => a[0] - b[0])[0];
-      const found = near && near[0] < 8 ? near[1] : -1;
-      if (found !== pointed) { pointed = found; tell(); later(); }
+      const node = near && near[0] < 8 ? near[1] : -1;
+      if (node !== pointed) { pointed = node; describe(); later(); }
     });
     canvas.addEventListener("keydown", (event) => {
       const act = {
@@ -211,7 +211,7 @@ const normalsOf = (vertices, triangles) => {
     const choose = () => {
       pointed = -1;
       sceneButtons.forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.scene) === chooser.selectedIndex)));
-      tell();
+      describe();
       later();
     };
     chooser.addEventListener("change", choose);

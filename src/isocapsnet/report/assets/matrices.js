@@ -5,7 +5,7 @@
     const root = document.getElementById("reconstruction-viewer");
     const chooser = root.querySelector("select");
     const logarithmic = root.querySelector("input[type=checkbox]");
-    const told = root.querySelector("output");
+    const output = root.querySelector("output");
     const views = [...root.querySelectorAll("[data-matrix]")].map((part) => ({
       canvas: part.querySelector("canvas"), bar: part.querySelector(".scale-bar"), ends: part.querySelectorAll(".scale span"),
     }));
@@ -24,10 +24,10 @@
     const shown = (value) => (Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(2) : +value.toPrecision(3)).toString().replace("-", "−");
 
     const choose = () => {
-      const [which, place] = chooser.value.split(":").map(Number);
-      const part = (array) => array.subarray(place * size * size, (place + 1) * size * size);
-      const [input, output] = [part(sets[which].inputs), part(sets[which].outputs)];
-      matrices = [input, output, output.map((value, i) => value - input[i])];
+      const [which, index] = chooser.value.split(":").map(Number);
+      const part = (array) => array.subarray(index * size * size, (index + 1) * size * size);
+      const [input, decoded] = [part(sets[which].inputs), part(sets[which].outputs)];
+      matrices = [input, decoded, decoded.map((value, i) => value - input[i])];
     };
 
     const limits = () => {
@@ -63,14 +63,14 @@
         const middle = isSigned ? 0 : logarithmic.checked ? bounds[at] * (10 ** 1.5 - 1) / 999 : bounds[at] / 2;
         [low, middle, bounds[at]].forEach((value, i) => { ends[i].textContent = shown(value); });
       });
-      tell();
+      describe();
     };
 
-    const tell = () => {
+    const describe = () => {
       if (!cell) return;
       const [row, column] = cell;
-      const [input, output, difference] = matrices.map((matrix) => shown(matrix[row * size + column]));
-      told.textContent = `${names[row]} – ${names[column]}: input ${input}, reconstruction ${output}, difference ${difference}`;
+      const [input, reconstruction, difference] = matrices.map((matrix) => shown(matrix[row * size + column]));
+      output.textContent = `${names[row]} – ${names[column]}: input ${input}, reconstruction ${reconstruction}, difference ${difference}`;
     };
 
     const later = redrawOnChange(root, draw);

@@ -1,4 +1,4 @@
-/* Packed arrays, copy buttons, and everything open for the printer. */
+/* Packed arrays, copy buttons, and all details opened for printing. */
 const readData = (id) => {
   const holder = document.getElementById(id);
   return holder && JSON.parse(holder.textContent);

@@ -1,4 +1,4 @@
-/* Sorting by the buttons in a table's head; filtering by the words in the field above it. */
+/* Tables: sort by the buttons in the head, filter by the words in the field above. */
 for (const table of document.querySelectorAll("table[data-sortable]")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];

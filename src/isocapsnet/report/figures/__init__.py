@@ -1,24 +1,30 @@
-"""Figures: data in, matplotlib figure out; pure functions, safe for colour-blind readers, of publication size."""
+"""The figures of a report, each a kind in the registry :data:`FIGURES`.
 
-from isocapsnet.report.figures.brain import plot_connectome, plot_reconstruction, plot_representation, plot_template
-from isocapsnet.report.figures.comparison import plot_audit, plot_comparison, plot_folds, plot_sweep
-from isocapsnet.report.figures.curves import plot_calibration, plot_confusion, plot_learning, plot_roc
-from isocapsnet.report.figures.style import as_png, as_svg, save_figure
+To add a figure, write a function that takes a :class:`~isocapsnet.report.content.Content` and yields a
+:class:`~isocapsnet.report.figures.drawing.Drawing`, and add a line here. The page shows it in its section.
+``FIGURES["folds"](content)`` is the matplotlib figure. The ``plot_*`` functions draw the same from arrays.
+"""
 
-__all__ = [
-    "as_png",
-    "as_svg",
-    "plot_audit",
-    "plot_calibration",
-    "plot_comparison",
-    "plot_confusion",
-    "plot_connectome",
-    "plot_folds",
-    "plot_learning",
-    "plot_reconstruction",
-    "plot_representation",
-    "plot_roc",
-    "plot_sweep",
-    "plot_template",
-    "save_figure",
-]
+from isocapsnet.report.figures import brain, comparison, curves, templates
+from isocapsnet.report.figures.drawing import FigureKind
+from isocapsnet.report.figures.style import save_figure
+
+__all__ = ["FIGURES", "save_figure"]
+
+#: Name to kind of figure, in the order of the page.
+FIGURES: dict[str, FigureKind] = {
+    "comparison": FigureKind(comparison.comparison, "comparison"),
+    "accuracy": FigureKind(comparison.accuracy, "comparison"),
+    "folds": FigureKind(comparison.folds, "comparison"),
+    "node_order": FigureKind(comparison.node_order, "node-order"),
+    "sweep": FigureKind(comparison.sweep, "sweep"),
+    "roc": FigureKind(curves.roc, "methods", of="method"),
+    "calibration": FigureKind(curves.calibration, "methods", of="method"),
+    "confusion": FigureKind(curves.confusion, "methods", of="method"),
+    "learning": FigureKind(curves.learning, "methods", of="method"),
+    "representation": FigureKind(curves.representation, "methods", of="method"),
+    "first_templates": FigureKind(templates.first_templates, "templates", of="method"),
+    "template": FigureKind(templates.template, "template", of="scene"),
+    "brain": FigureKind(brain.brain, "brain", of="scene"),
+    "reconstruction": FigureKind(brain.reconstruction, "reconstruction", of="method"),
+}

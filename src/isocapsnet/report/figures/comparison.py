@@ -1,11 +1,16 @@
-"""How methods compare: means with intervals, single folds, node orders, one parameter's values."""
+"""Figures that compare methods: means with intervals, single folds, node orders, a parameter sweep."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._format import interval, number
+from isocapsnet.evaluation.results import REFERENCE
+from isocapsnet.evaluation.statistics import CHANCE, auc_variance, mean_variance, weighted_mean
+from isocapsnet.report.content import Content
+from isocapsnet.report.figures.drawing import Drawing
 from isocapsnet.report.figures.style import (
     FAINT,
     FULL,
@@ -18,17 +23,100 @@ from isocapsnet.report.figures.style import (
     new_figure,
     styled,
 )
+from isocapsnet.report.prose import CONSTANT, metric_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _BLUE, _VERMILION = PALETTE[:2]
-# Two of these stand beside each other on a page.
+# Inches; a page shows two of these side by side.
 _WIDTH = 4.6
 _ROW_INCHES = 0.27
-# Times that differ more than this would be invisible beside each other on a linear scale.
+# Beyond this ratio of the longest to the shortest time, the axis is logarithmic.
 _LOGARITHMIC_RANGE = 30
+_SWEEP_METRICS = ("roc_auc", "accuracy", "weighted_f1")
+
+
+def comparison(content: Content, metric: str = "roc_auc") -> Iterator[Drawing]:
+    """The mean of every method in one metric, with its interval."""
+    if not content.methods:
+        return
+    names = [method.label for method in content.methods]
+    label, is_area = metric_name(metric), metric == "roc_auc"
+    reference, band = (REFERENCE, _chance_band(content)) if is_area else (CONSTANT, None)
+    intervals = [method.row.metrics[metric] for method in content.methods]
+    figure = plot_comparison(
+        names, intervals, label=label, chance=CHANCE if is_area else None, band=band, reference=reference
+    )
+    caption = f"{label[0].upper()}{label[1:]} of every method, mean and 95 % interval over test folds."
+    if band is not None and np.isfinite(band):
+        caption += " Grey: the range that holds the mean of an uninformative method in at least 95 % of studies."
+    if reference in names:
+        caption += f" Orange: {reference}."
+    values = "; ".join(f"{name} {interval(*bounds)}" for name, bounds in zip(names, intervals, strict=True))
+    yield Drawing(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{label}: {values}.")
+
+
+def accuracy(content: Content) -> Iterator[Drawing]:
+    """The mean accuracy of every method, with its interval."""
+    return comparison(content, "accuracy")
+
+
+def folds(content: Content) -> Iterator[Drawing]:
+    """The ROC AUC of every method in each test fold."""
+    if not content.methods:
+        return
+    scores = [np.array([fold["roc_auc"] for fold in method.row.scores.values()]) for method in content.methods]
+    means = [method.row.metrics["roc_auc"].mean for method in content.methods]
+    ranges = [
+        f"{method.label} {number(np.nanmin(values))} to {number(np.nanmax(values))}"
+        for method, values in zip(content.methods, scores, strict=True)
+        if np.isfinite(values).any()
+    ]
+    yield Drawing(
+        "folds",
+        plot_folds([method.label for method in content.methods], scores, means=means),
+        f"ROC AUC in each test fold; bars are means{', weighted by subjects' if content.sites else ''}.",
+        f"ROC AUC of single test folds: {'; '.join(ranges)}.",
+    )
+
+
+def node_order(content: Content) -> Iterator[Drawing]:
+    """The change of ROC AUC with shuffled nodes."""
+    differences = {m.label: m.row.audit.difference for m in content.methods if m.row.audit is not None}
+    if differences:
+        values = "; ".join(f"{label} {interval(*difference)}" for label, difference in differences.items())
+        yield Drawing(
+            "node-order",
+            plot_audit(list(differences), list(differences.values())),
+            "Node-order audit: change of ROC AUC when the nodes of all graphs are put in another order.",
+            f"Change of ROC AUC with shuffled nodes: {values}.",
+        )
+
+
+def sweep(content: Content) -> Iterator[Drawing]:
+    """Scores and times for the values of one parameter."""
+    if content.sweep is None:
+        return
+    parameter, values, methods = content.sweep.parameter, content.sweep.values, content.sweep.methods
+    rows = [method.row for method in methods]
+    most_frequent = np.bincount(methods[0].labels).argmax()
+    constant = weighted_mean([np.mean(fit.labels == most_frequent) for fit in methods[0].fits], methods[0].weights)
+    areas = [f"{value}: {number(row.metrics['roc_auc'].mean)}" for value, row in zip(values, rows, strict=True)]
+    yield Drawing(
+        f"sweep-{parameter.replace('_', '-')}",
+        plot_sweep(
+            parameter,
+            values,
+            {metric_name(metric): [row.metrics[metric] for row in rows] for metric in _SWEEP_METRICS},
+            [row.seconds for row in rows],
+            constant_accuracy=constant,
+        ),
+        f"{content.sweep.method} for values of {parameter}, and the time per fold. Always predicting the most frequent "
+        f"class has an accuracy of {number(constant)} on these folds.",
+        f"Mean ROC AUC by {parameter}: {'; '.join(areas)}.",
+    )
 
 
 @styled
@@ -41,21 +129,10 @@ def plot_comparison(
     band: float | None = None,
     reference: str | None = "linear",
 ) -> "Figure":
-    """Each method's mean with its interval, the best on top, beside chance and a reference method.
+    """Mean and interval of each method, the best on top, with chance and a reference method.
 
-    Parameters
-    ----------
-    names : sequence of str (n_methods,)
-    intervals : array (n_methods, 3)
-        Mean, low, high; NaN bounds where there is no interval, NaN means where nothing was measured.
-    label : str
-        What is measured.
-    chance : float, optional
-        Where guessing stands.
-    band : float, optional
-        Half the width of the band in which the mean of an uninformative method would lie 95 times in 100.
-    reference : str, optional
-        The method whose mean is drawn through, where it is among ``names``.
+    ``intervals`` ``(n_methods, 3)`` are mean, low and high, NaN if not measured. ``band`` is half the width of the
+    range around ``chance`` that holds the mean of an uninformative method. The mean of ``reference`` is a line.
     """
     values = np.asarray(intervals, dtype=float).reshape(-1, 3)
     order = np.argsort(-np.nan_to_num(values[:, 0], nan=-np.inf), kind="stable")
@@ -86,25 +163,20 @@ def plot_folds(
 ) -> "Figure":
     """One dot per test fold and method, the mean as a bar; methods in the order given, the first on top.
 
-    ``scores`` holds for each method an array ``(n_folds,)``; NaN where the score is undefined in a fold. ``means``
-    (n_methods,) are given where folds have weights.
+    ``scores`` holds an array ``(n_folds,)`` for each method, with NaN if the score is not defined in a fold. ``means``
+    (n_methods,) are those of the table if folds have weights.
     """
     figure, (axis,) = new_figure(_WIDTH, 0.8 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0.5, color=MUTED, lw=0.9, ls="--", gid="chance")
     for row, fold_scores in enumerate(scores):
-        known = np.asarray(fold_scores, dtype=float)
-        known = known[~np.isnan(known)]
-        # Equal scores would hide each other on one line.
-        offsets = 0.26 * np.sin(2.4 * np.arange(len(known)))
-        axis.plot(known, row + offsets, "o", ms=3.4, color=_BLUE, alpha=0.6, mew=0, gid=f"folds-{row}")
-        if len(known):
-            axis.plot(
-                [known.mean() if means is None else means[row]] * 2,
-                [row - 0.33, row + 0.33],
-                color=INK,
-                lw=1.4,
-                gid=f"mean-{row}",
-            )
+        defined = np.asarray(fold_scores, dtype=float)
+        defined = defined[~np.isnan(defined)]
+        # Equal scores would cover each other on one line.
+        offsets = 0.26 * np.sin(2.4 * np.arange(len(defined)))
+        axis.plot(defined, row + offsets, "o", ms=3.4, color=_BLUE, alpha=0.6, mew=0, gid=f"folds-{row}")
+        if len(defined):
+            mean = defined.mean() if means is None else means[row]
+            axis.plot([mean, mean], [row - 0.33, row + 0.33], color=INK, lw=1.4, gid=f"mean-{row}")
     list_on_y(axis, names)
     axis.set_xlabel(f"{label} of each test fold")
     return figure
@@ -112,7 +184,7 @@ def plot_folds(
 
 @styled
 def plot_audit(names: Sequence[str], differences: ArrayLike) -> "Figure":
-    """What shuffling the nodes changes: ROC AUC with shuffled nodes minus as given, ``(n_methods, 3)``."""
+    """ROC AUC with shuffled nodes minus ROC AUC with nodes as given: mean, low, high ``(n_methods, 3)``."""
     values = np.asarray(differences, dtype=float).reshape(-1, 3)
     figure, (axis,) = new_figure(_WIDTH, 0.75 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0, color=MUTED, lw=0.9, ls="--", gid="no-change")
@@ -131,26 +203,19 @@ def plot_sweep(
     *,
     constant_accuracy: float | None = None,
 ) -> "Figure":
-    """One parameter varied (the paper's Table 2): each metric with its interval, and the time a fold takes.
+    """One parameter varied (Table 2 of the paper): each metric with its interval, and the seconds per fold.
 
-    Parameters
-    ----------
-    parameter : str
-    values : sequence (n_values,)
-    metrics : mapping
-        Label to array ``(n_values, 3)`` of mean, low, high.
-    seconds : array (n_values,)
-    constant_accuracy : float, optional
-        Accuracy of always giving the most frequent answer, which the accuracies are to be read against.
+    ``metrics`` maps labels to arrays ``(n_values, 3)`` of mean, low and high; ``constant_accuracy`` is that of always
+    predicting the most frequent class.
     """
     figure, (scores, times) = new_figure(FULL, 2.6, 2, width_ratios=[1.6, 1])
-    places = np.arange(len(values))
+    positions = np.arange(len(values))
     shifts = 0.09 * (np.arange(len(metrics)) - (len(metrics) - 1) / 2)
     styles = zip(metrics.items(), shifts, colours_of(len(metrics)), markers_of(len(metrics)), strict=True)
     for (name, intervals), shift, colour, marker in styles:
         mean, low, high = np.asarray(intervals, dtype=float).reshape(-1, 3).T
-        scores.vlines(places + shift, low, high, color=colour, lw=1)
-        scores.plot(places + shift, mean, marker=marker, ms=4, color=colour, label=name)
+        scores.vlines(positions + shift, low, high, color=colour, lw=1)
+        scores.plot(positions + shift, mean, marker=marker, ms=4, color=colour, label=name)
     scores.axhline(0.5, color=MUTED, lw=0.9, ls="--", label="chance (ROC AUC)", gid="chance")
     if constant_accuracy is not None:
         scores.axhline(
@@ -159,12 +224,12 @@ def plot_sweep(
     scores.set_ylabel("score, mean and 95 % interval")
     scores.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(metrics))
     durations = np.asarray(seconds, dtype=float)
-    times.bar(places, durations, width=0.6, color=_BLUE)
+    times.bar(positions, durations, width=0.6, color=_BLUE)
     if durations.max() > _LOGARITHMIC_RANGE * durations.min():
         times.set_yscale("log")
     times.set_ylabel("seconds per fold")
     for axis in (scores, times):
-        axis.set_xticks(places, [str(value) for value in values])
+        axis.set_xticks(positions, [str(value) for value in values])
         axis.set_xlabel(parameter)
         axis.grid(axis="y")
         axis.set_axisbelow(True)
@@ -172,9 +237,21 @@ def plot_sweep(
 
 
 def _draw_intervals(axis: "Axes", values: NDArray[np.float64], colours: Sequence[str]) -> None:
-    """Rows of mean, low, high as dots with whiskers; what is not finite is left out."""
+    """Rows of mean, low, high as dots with whiskers, without values that are not finite."""
     for row, ((mean, low, high), colour) in enumerate(zip(values, colours, strict=True)):
         if np.isfinite([low, high]).all():
             axis.plot([low, high], [row, row], color=colour, lw=1.6, solid_capstyle="round", gid=f"interval-{row}")
         if np.isfinite(mean):
             axis.plot(mean, row, "o", ms=5.5, color=colour, gid=f"mean-{row}")
+
+
+def _chance_band(content: Content) -> float | None:
+    """Half the width of the range that holds the mean of an uninformative method in at least 95 % of studies."""
+    largest = max(content.methods, key=lambda method: len(method.fits))
+    counts = [np.bincount(fit.labels, minlength=len(content.classes)).tolist() for fit in largest.fits]
+    variances = [auc_variance(CHANCE, count) for count in counts]
+    n_defined = int(np.isfinite(variances).sum())
+    if n_defined < 2:
+        return None
+    variance = mean_variance(variances, largest.weights)
+    return float(1.96 * np.sqrt(variance * (1 / n_defined + content.table.test_over_train)))

@@ -1,13 +1,17 @@
-"""What a method's predictions and training look like: ROC, calibration, confusion, learning curves."""
+"""Figures of one method: ROC, calibration, confusion, learning curves, representation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isocapsnet.evaluation.statistics import roc_auc, wilson_interval
-from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, class_colours, new_figure, styled
+from isocapsnet._format import interval
+from isocapsnet.evaluation.metrics import roc_auc
+from isocapsnet.evaluation.statistics import weighted_mean, wilson_interval
+from isocapsnet.report.content import Content, ReportedMethod
+from isocapsnet.report.figures.drawing import Drawing
+from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, class_colours, markers_of, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,27 +22,90 @@ _BINS = 8
 _PER_BIN = 8
 
 
-@styled
-def plot_roc(labels: ArrayLike, probabilities: ArrayLike, folds: ArrayLike, classes: Sequence[str]) -> "Figure":
-    """ROC curves: thin per test fold, thick their mean; beyond two classes the mean of each class against the rest.
+def roc(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
+    """ROC curves of the test folds and their mean."""
+    if method.fits:
+        weights, weighted = (method.weights, ", weighted by subjects") if content.sites else (None, "")
+        yield Drawing(
+            f"{method.slug}-roc",
+            plot_roc(method.labels, method.probabilities, method.fit_of, content.classes, weights=weights),
+            f"Thin: single test folds; thick: their mean{weighted}.",
+            f"ROC curves of {method.label}; area {interval(*method.row.metrics['roc_auc'])}.",
+        )
 
-    Parameters
-    ----------
-    labels : array (n_predictions,)
-        Indices of the columns of ``probabilities``.
-    probabilities : array (n_predictions, n_classes)
-    folds : array (n_predictions,)
-        Which predictions one fitted model made.
-    classes : sequence of str (n_classes,)
-        With two, the last is the positive class.
+
+def calibration(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
+    """Predicted probability against observed frequency."""
+    if method.fits:
+        yield Drawing(
+            f"{method.slug}-calibration",
+            plot_calibration(method.labels, method.probabilities, n_repeats=method.n_repeats, classes=content.classes),
+            "Predicted against observed frequency, with 95 % intervals; grey: number of predictions.",
+            f"Calibration of {method.label}; Brier score {interval(*method.row.metrics['brier'])}.",
+        )
+
+
+def confusion(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
+    """Predicted against true classes."""
+    if method.fits:
+        yield Drawing(
+            f"{method.slug}-confusion",
+            plot_confusion(method.labels, method.probabilities, n_repeats=method.n_repeats, classes=content.classes),
+            "Test graphs by true and predicted class.",
+            f"Confusion matrix of {method.label}; accuracy {interval(*method.row.metrics['accuracy'])}.",
+        )
+
+
+def learning(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
+    """Training and validation loss of every fit."""
+    if method.histories:
+        epochs = [len(history) for history in method.histories]
+        validated = any(epoch.get("valid_loss") is not None for history in method.histories for epoch in history)
+        yield Drawing(
+            f"{method.slug}-learning",
+            plot_learning(method.histories),
+            "One line per fit" + ("; dots: the epoch with the lowest validation loss." if validated else "."),
+            f"Learning curves of {len(epochs)} fits of {method.label}, {min(epochs)} to {max(epochs)} epochs.",
+        )
+
+
+def representation(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
+    """The representation of the test graphs of the first fold, on two principal components."""
+    if method.explanation is None:
+        return
+    vectors, labels = method.explanation.representation, method.explanation.representation_labels
+    if vectors is not None and labels is not None and min(vectors.shape) > 1:
+        yield Drawing(
+            f"{method.slug}-representation",
+            plot_representation(vectors, labels, content.classes),
+            "Representation of the test graphs of the first fold, on its first two principal components.",
+            f"{len(vectors)} test graphs of {method.label} in two dimensions.",
+        )
+
+
+@styled
+def plot_roc(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    folds: ArrayLike,
+    classes: Sequence[str],
+    *,
+    weights: Sequence[float] | None = None,
+) -> "Figure":
+    """ROC curves of the test folds (thin) and their mean (thick); for more than two classes, means of one-vs-rest.
+
+    ``labels`` ``(n_predictions,)`` are columns of ``probabilities`` ``(n_predictions, n_classes)``, ``folds``
+    ``(n_predictions,)`` is the index of the fit that made each prediction, and ``weights`` ``(n_folds,)`` are those of
+    folds in the mean. Of two classes, the last is the positive one.
     """
     truth, predicted, groups = np.asarray(labels), np.asarray(probabilities), np.asarray(folds)
     figure, (axis,) = new_figure(*_PANEL)
     axis.plot([0, 1], [0, 1], color=MUTED, lw=0.9, ls="--", gid="chance")
     grid = np.linspace(0, 1, 101)
     shown = [len(classes) - 1] if len(classes) == 2 else list(range(len(classes)))
+    shares = np.ones(int(groups.max()) + 1) if weights is None else np.asarray(weights, dtype=float)
     for column, colour in zip(shown, [_BLUE] if len(shown) == 1 else class_colours(len(shown)), strict=True):
-        curves = []
+        curves: dict[Any, NDArray[np.float64]] = {}
         for fold in np.unique(groups):
             here = groups == fold
             curve = _roc_curve(truth[here] == column, predicted[here, column])
@@ -46,14 +113,15 @@ def plot_roc(labels: ArrayLike, probabilities: ArrayLike, folds: ArrayLike, clas
                 continue
             if len(shown) == 1:
                 axis.plot(*curve, color=colour, lw=0.6, alpha=0.35, gid="fold")
-            curves.append(np.interp(grid, *curve))
+            curves[fold] = np.interp(grid, *curve)
         if curves:
-            mean = np.concatenate([[0.0], np.mean(curves, axis=0)])
+            average = np.average(list(curves.values()), axis=0, weights=shares[[int(fold) for fold in curves]])
+            mean = np.concatenate([[0.0], average])
             name = "mean" if len(shown) == 1 else classes[column]
             axis.plot(np.concatenate([[0.0], grid]), mean, color=colour, lw=1.8, label=name, gid="mean")
     areas = [roc_auc(truth[groups == fold], predicted[groups == fold]) for fold in np.unique(groups)]
-    known = [area for area in areas if not np.isnan(area)]
-    axis.set_title(f"ROC, mean AUC {np.mean(known):.3f}" if known else "ROC (undefined: one class in every fold)")
+    area = weighted_mean(areas, weights)
+    axis.set_title("ROC (not defined: one class in every fold)" if np.isnan(area) else f"ROC, mean AUC {area:.3f}")
     axis.set_xlabel("false positive rate")
     axis.set_ylabel("true positive rate" if len(shown) > 1 else f"true positive rate ({classes[-1]})")
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
@@ -68,9 +136,9 @@ def plot_calibration(
 ) -> "Figure":
     """Predicted against observed frequency, in bins of equally many predictions, with Wilson intervals.
 
-    With two classes, of the last one; with more, of the predicted class. Predictions of the same subject in
-    ``n_repeats`` repeats are not independent, so an interval counts each subject once. Grey bars: how many
-    predictions there are of each probability.
+    For two classes, the probability of the last one; for more, that of the predicted class. Predictions of the same
+    subject in ``n_repeats`` repeats are not independent, so an interval counts each subject once. Grey bars are the
+    number of predictions.
     """
     truth, predicted = np.asarray(labels), np.asarray(probabilities, dtype=float)
     binary = len(classes) == 2
@@ -97,7 +165,7 @@ def plot_calibration(
 
 @styled
 def plot_confusion(labels: ArrayLike, probabilities: ArrayLike, *, n_repeats: int, classes: Sequence[str]) -> "Figure":
-    """Predicted against true classes: graphs per repeat, and their share of the true class as colour."""
+    """Predicted against true classes: graphs per repeat; colour is the share of the true class."""
     truth, answers = np.asarray(labels), np.asarray(probabilities).argmax(axis=1)
     counts = np.zeros((len(classes), len(classes)))
     np.add.at(counts, (truth, answers), 1 / n_repeats)
@@ -123,7 +191,7 @@ def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]]) -> "Figure":
     """Training and validation loss per epoch, one thin line per fit, a dot where validation was best.
 
     Each history holds one mapping per epoch with ``epoch``, ``train_loss`` and, with a validation part,
-    ``valid_loss``; a loss may be None where it was not finite.
+    ``valid_loss``; a loss is None if it was not finite.
     """
     figure, (axis,) = new_figure(*_PANEL)
     for key, colour, name in (("train_loss", _BLUE, "training"), ("valid_loss", _VERMILION, "validation")):
@@ -131,8 +199,7 @@ def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]]) -> "Figure":
             epochs = [epoch["epoch"] for epoch in history if epoch.get(key) is not None]
             losses = [epoch[key] for epoch in history if epoch.get(key) is not None]
             if losses:
-                known = axis.get_legend_handles_labels()[1]
-                label = None if name in known else name
+                label = None if name in axis.get_legend_handles_labels()[1] else name
                 axis.plot(epochs, losses, color=colour, lw=0.9, alpha=0.7, label=label, gid=key)
                 if key == "valid_loss":
                     best = int(np.argmin(losses))
@@ -142,6 +209,29 @@ def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]]) -> "Figure":
     axis.set_ylabel("loss")
     axis.grid(axis="y", color=FAINT)
     axis.legend(loc="upper right")
+    return figure
+
+
+@styled
+def plot_representation(vectors: ArrayLike, labels: ArrayLike, classes: Sequence[str]) -> "Figure":
+    """``vectors`` ``(n_graphs, n_features)`` on their first two principal components, with a marker per class."""
+    from sklearn.decomposition import PCA
+
+    values, truth = np.asarray(vectors, dtype=float), np.asarray(labels)
+    figure, (axis,) = new_figure(2.9, 2.75)
+    fitted = PCA(n_components=2, svd_solver="full").fit(values)
+    points = fitted.transform(values)
+    styles = zip(classes, class_colours(len(classes)), markers_of(len(classes)), strict=True)
+    for code, (name, colour, marker) in enumerate(styles):
+        here = points[truth == code]
+        axis.plot(
+            here[:, 0], here[:, 1], marker, ms=4.2, color=colour, alpha=0.75, mew=0, label=name, gid=f"class-{code}"
+        )
+    share = np.nan_to_num(fitted.explained_variance_ratio_)
+    axis.set_xlabel(f"component 1 ({share[0]:.0%} of variance)")
+    axis.set_ylabel(f"component 2 ({share[1]:.0%})")
+    axis.set_title("Representation")
+    axis.legend(loc="best", handletextpad=0.2)
     return figure
 
 
@@ -158,11 +248,11 @@ def _roc_curve(
 
 
 def _equal_bins(values: NDArray[np.float64], n_repeats: int) -> list[NDArray[np.int64]]:
-    """Indices in bins of equally many values, enough subjects in each; equal values share a bin."""
+    """Indices in bins of about the same number of values; equal values are in one bin."""
     n_bins = int(np.clip(len(values) / n_repeats // _PER_BIN, 1, _BINS))
     edges = np.unique(np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1]))
-    place = np.searchsorted(edges, values, side="left")
-    return [np.flatnonzero(place == at) for at in np.unique(place)]
+    bins = np.searchsorted(edges, values, side="left")
+    return [np.flatnonzero(bins == number) for number in np.unique(bins)]
 
 
 def _whites_to_blue() -> Any:

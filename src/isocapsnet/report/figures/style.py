@@ -1,10 +1,13 @@
-"""What all figures share: colours that colour-blind readers tell apart, publication sizes, saving."""
+"""Style of all figures: colours for colour-blind readers, publication sizes, saving."""
 
 import io
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
+from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 
@@ -13,55 +16,32 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-#: The palette of Okabe and Ito (2008) without its black and its yellow, which vanish on a dark or a light page.
+#: The palette of Okabe and Ito (2008) without black and yellow, which are hard to see on dark or light pages.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 POSITIVE, NEGATIVE = "#D55E00", "#0072B2"
 
-#: Text, axes and faint lines. A page may replace them by its own variables.
+#: Text, axes and faint lines; the page replaces them by its own variables.
 INK, MUTED, FAINT = "#1a1d21", "#5f6670", "#d5d9de"
 
-#: Inches: a journal's column and its full width.
-COLUMN, FULL = 3.5, 7.2
+#: Inches: the full width of a journal page.
+FULL = 7.2
 
 _STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 7.5,
-    "legend.frameon": False,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.edgecolor": MUTED,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.4,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.dpi": 300,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "isocapsnet",
-}
+    "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5, "legend.fontsize": 7.5, "legend.frameon": False, "text.color": INK, "axes.labelcolor": INK,
+    "axes.titlecolor": INK, "axes.titlelocation": "left", "axes.edgecolor": MUTED, "xtick.color": MUTED,
+    "ytick.color": MUTED, "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.linewidth": 0.7,
+    "xtick.major.width": 0.7, "ytick.major.width": 0.7, "axes.spines.top": False, "axes.spines.right": False,
+    "grid.color": FAINT, "grid.linewidth": 0.6, "lines.linewidth": 1.4, "figure.facecolor": "none",
+    "axes.facecolor": "none", "savefig.dpi": 300, "svg.fonttype": "none", "svg.hashsalt": "isocapsnet",
+}  # fmt: skip
 
 P = ParamSpec("P")
 
 
 def styled(draw: "Callable[P, Figure]") -> "Callable[P, Figure]":
-    """Give a figure function the common style, and one sentence where matplotlib is missing."""
+    """Draw with the common style, and raise InputError if matplotlib is not installed."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> "Figure":
@@ -83,7 +63,7 @@ def new_figure(width: float, height: float, n_columns: int = 1, **options: Any) 
 
 
 def as_svg(figure: "Figure") -> str:
-    """The figure as SVG text; its letters stay letters."""
+    """The figure as SVG; text stays text."""
     buffer = io.StringIO()
     with _style():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -91,7 +71,7 @@ def as_svg(figure: "Figure") -> str:
 
 
 def as_png(figure: "Figure", dpi: int = 150) -> bytes:
-    """The figure as PNG on white, in 256 colours: a third of the size and no visible difference."""
+    """The figure as PNG on white, in 256 colours, which is a third of the size without a visible difference."""
     from PIL import Image
 
     drawn, packed = io.BytesIO(), io.BytesIO()
@@ -121,7 +101,7 @@ def signed_colours() -> "Colormap":
 
 
 def edge_colours() -> "Colormap":
-    """As :func:`signed_colours`, but a weak edge is pale instead of white: thin lines must stay visible."""
+    """As :func:`signed_colours`, but weak edges are pale instead of white, so that thin lines stay visible."""
     from matplotlib.colors import LinearSegmentedColormap
 
     halves = [(0.0, NEGATIVE), (0.5, "#8fbcd8"), (0.5, "#efb48d"), (1.0, POSITIVE)]
@@ -136,26 +116,31 @@ def magnitude_colours() -> "Colormap":
 
 
 def colours_of(n: int) -> list[str]:
-    """``n`` colours; they repeat beyond six, where markers still differ."""
+    """``n`` colours; they repeat after six, where markers still differ."""
     return [PALETTE[i % len(PALETTE)] for i in range(n)]
 
 
 def class_colours(n: int) -> list[str]:
-    """``n`` colours for classes: the first of them are not those of positive and negative edges."""
+    """``n`` colours for classes, which start after those of positive and negative edges."""
     return colours_of(n + 2)[2:]
 
 
 def markers_of(n: int) -> list[str]:
-    """``n`` markers, which differ where colours do."""
+    """``n`` markers; pairs of colour and marker do not repeat before 36."""
     return [MARKERS[(i + i // len(MARKERS)) % len(MARKERS)] for i in range(n)]
 
 
 def list_on_y(axis: "Axes", names: Sequence[str]) -> None:
-    """Name the rows of a horizontal figure, the first on top; a long name's parameters go to a second line."""
+    """Label the rows of a horizontal figure, the first on top; parameters of long names go to a second line."""
     axis.set_yticks(range(len(names)), [name.replace("[", "\n[") if len(name) > 20 else name for name in names])
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
+
+
+def without_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A copy of ``(n_nodes, n_nodes)`` with 0 on the diagonal, which is far larger than the edges of count data."""
+    return np.where(np.eye(len(matrix), dtype=bool), 0.0, matrix)
 
 
 def _style() -> Any:

@@ -1,0 +1,283 @@
+"""Benchmarks from Python: :func:`benchmark` and :func:`sweep`."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isocapsnet._files import write_whole
+from isocapsnet._format import seconds
+from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
+from isocapsnet._planning import Options, make_plan, open_for_benchmark
+from isocapsnet._progress import escape, make_console, show_progress
+from isocapsnet._results import Results, describe_call
+from isocapsnet._safe_text import spreadsheet_safe
+from isocapsnet._validation import InputError
+from isocapsnet.evaluation.engine.execution import Execution
+from isocapsnet.evaluation.engine.limits import Limits
+from isocapsnet.evaluation.engine.runner import Outcome
+from isocapsnet.evaluation.output import write_results
+from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.statistics import CHANCE
+
+DEFAULT_METHODS = ("isocapsnet", "linear", "constant")
+DEFAULT_OUT = "isocapsnet-results"
+
+
+def benchmark(
+    data: Any = None,
+    methods: str | Sequence[Method] = DEFAULT_METHODS,
+    *,
+    protocol: str = "nested",
+    out: str | Path = DEFAULT_OUT,
+    repeats: int | None = None,
+    folds: int | None = None,
+    candidates: int | None = None,
+    permutations: int = 0,
+    audit: str | None = None,
+    connectivity: str | None = None,
+    transform: str | Sequence[str] = (),
+    harmonize: bool = False,
+    confounds: Sequence[str] = (),
+    group: str | None = None,
+    use_unlabeled: bool = False,
+    save_models: bool = True,
+    explain: bool = True,
+    device: str | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    cluster: str | None = None,
+    timeout: float | None = None,
+    memory_limit: int | None = None,
+    retry_failed: bool = True,
+    dry_run: bool = False,
+    progress: bool | Callable[[Outcome], None] = True,
+    command: str | None = None,
+    **reading: Any,
+) -> Results:
+    """Compare methods on a dataset without leakage.
+
+    Results are stored job by job. If a run is interrupted, the same call continues it.
+
+    Parameters
+    ----------
+    data : BrainGraphs, path, str or tuple (X, y), optional
+        A dataset; a file, folder or name that :func:`isocapsnet.load_graphs` reads; or graphs
+        ``(n_graphs, n_nodes, n_nodes)`` with labels ``(n_graphs,)``. By default the embedded dataset "planted".
+    methods : sequence, or "all"
+        Names of methods, with parameters in brackets (``"isocapsnet[kernel_size=3]"``), classes or estimators. Any
+        scikit-learn classifier with ``predict_proba`` that fits graphs ``(n_graphs, n_nodes, n_nodes)`` can be given,
+        also one that is defined in a script or a notebook; ``(name, estimator)`` gives it a name. Its source and its
+        parameters decide whether stored results are reused; if the source cannot be read, they are not. The estimator
+        is sent to the worker processes over a pipe and never written to a file.
+    protocol : str
+        "nested": repeated stratified cross-validation with tuning inside each training fold. "paper": the dataset's own
+        folds and each method's defaults. "leave-site-out": each site is the test set once.
+    out : path
+        The results folder.
+    repeats : int, optional
+        Repeats of the cross-validation (nested: 5, else 1).
+    folds : int, optional
+        Folds, if the data do not define them (3).
+    candidates : int, optional
+        Settings that the inner search tries (8); 1 for no search.
+    permutations : int
+        Draws of the permutation test.
+    audit : {"node-order"}, optional
+        Run again with shuffled nodes.
+    connectivity : str, optional
+        Graphs from time series: correlation (default), tangent, ...
+    transform : str or sequence of str
+        Transforms inside each fold, in this order.
+    harmonize : bool
+        Remove site effects with ComBat, fitted in each fold.
+    confounds : sequence of str
+        Covariates to regress out in each fold.
+    group : str, optional
+        The covariate that says which graphs are of one person.
+    use_unlabeled : bool
+        Give unlabelled graphs to the methods that can use them.
+    save_models : bool
+        Keep the models of the first repeat.
+    explain : bool
+        Explain networks on their test graphs.
+    device : str, optional
+        cpu, cuda, ... for the methods that have a device.
+    jobs : int, optional
+        Worker processes (default: number of cores); 0 runs jobs in this process.
+    scheduler : str, optional
+        Address of a Dask scheduler to run on.
+    cluster : str, optional
+        "local:N" starts a Dask cluster of N workers on this machine.
+    timeout, memory_limit : float, int, optional
+        Seconds and bytes that a job may use.
+    retry_failed : bool
+        Run jobs again that failed before.
+    dry_run : bool
+        Count the jobs and estimate the time; run and write nothing. The results are those of finished jobs.
+    progress : bool or callable
+        Show progress in the terminal or notebook, or call a function with each finished job.
+    command : str, optional
+        What ``results.json`` records as the command. By default the call.
+    **reading
+        How to read a path: the keywords of :func:`isocapsnet.load_graphs`, such as ``target="diagnosis"``.
+
+    Returns
+    -------
+    results : Results
+
+    Examples
+    --------
+    >>> import isocapsnet
+    >>> study = isocapsnet.load_graphs("study/", target="diagnosis")                            # doctest: +SKIP
+    >>> results = isocapsnet.benchmark(study, ["isocapsnet", "linear", "constant"], out="results")  # doctest: +SKIP
+    >>> results.table                                                                           # doctest: +SKIP
+    >>> results.report("report.html")                                                           # doctest: +SKIP
+    """
+    given = dict(locals())
+    options = Options(**{field.name: given[field.name] for field in fields(Options)})
+    command = command or describe_call("benchmark", data, {"methods": methods, **vars(options), **reading})
+    return _run(data, methods, options, reading, progress, command)
+
+
+def sweep(
+    data: Any = None,
+    method: str = "isocapsnet",
+    param: str | Mapping[str, Sequence[Any]] = "",
+    **options: Any,
+) -> Results:
+    """Vary one parameter of a method.
+
+    Parameters
+    ----------
+    data
+        See :func:`benchmark`.
+    method : str
+        The name of a method, which may have parameters in brackets.
+    param : mapping or str
+        The parameter and its values: ``{"kernel_size": [1, 2, 3]}`` or ``"kernel_size=1,2,3"``.
+    **options
+        See :func:`benchmark`. Models are not saved unless ``save_models=True``.
+
+    Returns
+    -------
+    results : Results
+        One row per value. The table ``results.sweep``, which is also written to ``sweep.csv``, has the value, metrics,
+        seconds and the learned template of the first fold.
+
+    Examples
+    --------
+    >>> import isocapsnet
+    >>> results = isocapsnet.sweep("hiv-dti", param={"kernel_size": [1, 2, 3]})    # doctest: +SKIP
+    >>> results.sweep[["kernel_size", "roc_auc"]]                                  # doctest: +SKIP
+    """
+    name, values = _read_param(param)
+    base = list_one_method(method)
+    runtime: dict[str, Any] = {key: options.get(key) for key in ("device", "use_unlabeled") if options.get(key)}
+    methods = [make_method(base.name, {**base.parameters, name: value}, **runtime) for value in values]
+    options.setdefault("command", describe_call("sweep", data, {"method": method, "param": param, **options}))
+    results = benchmark(data, methods, **{"save_models": False, **options})
+    values_by_label = {spec.label: spec.parameters[name] for spec in methods}
+    results.context["sweep"] = {"method": base.name, "parameter": name, "methods": values_by_label}
+    if not options.get("dry_run"):
+        write_results(results.folders[0], results.summary, results.context)
+        assert results.sweep is not None
+        frame = results.sweep.assign(template=results.sweep["template"].map(json.dumps))
+        write_whole(results.folders[0] / "sweep.csv", spreadsheet_safe(frame).to_csv(index=False).encode())
+    return results
+
+
+def _run(
+    data: Any,
+    methods: str | Sequence[Method],
+    options: Options,
+    reading: Mapping[str, Any],
+    progress: bool | Callable[[Outcome], None],
+    command: str,
+) -> Results:
+    console = make_console(quiet=progress is not True)
+    options.check()
+    graphs = open_for_benchmark(data, options, reading)
+    console.print(escape(repr(graphs)), highlight=False)
+    plan = make_plan(graphs, methods, options, is_embedded=data is None)
+    if plan.sites is not None:
+        console.print(escape(plan.sites.sentence), soft_wrap=True)
+    if (sentence := _describe_power(plan)) is not None:
+        console.print(sentence)
+    folder = Path(options.out)
+    execution = Execution(plan, folder, retry_failed=options.retry_failed)
+    console.print(_describe_jobs(execution, options))
+    if options.dry_run:
+        for sentence in execution.store.describe_rejected():
+            console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
+    elif execution.waiting:
+        with options.executor() as executor, show_progress(console, len(execution.waiting)) as show:
+            limits = Limits(options.timeout, options.memory_limit)
+            execution.run(executor, limits=limits, on_outcome=progress if callable(progress) else show)
+    summary = execution.table()
+    context = _describe_plan(plan) | {"passport": graphs.passport, "command": command, "versions": summary.versions}
+    if not options.dry_run:
+        write_results(folder, summary, context)
+    return Results(summary, context, [folder], graphs)
+
+
+def _describe_plan(plan: Plan) -> dict[str, Any]:
+    """What ``results.json`` says about the plan."""
+    protocol = plan.protocol
+    file = {} if plan.source.file is None else {"file": f"data/{Path(plan.source.file).name}"}
+    return {
+        "protocol": {
+            "name": protocol.name,
+            "n_folds": protocol.n_folds,
+            "repeats": plan.repeats,
+            "inner_folds": protocol.inner_folds if protocol.is_tuned else 0,
+            "n_candidates": protocol.n_candidates if protocol.is_tuned else 1,
+            "permutations": plan.permutations,
+        },
+        "preparation": [step.identity() for step in plan.preparation],
+        "search_spaces": {method.label: method.space for method in plan.methods if protocol.is_tuned},
+        "data": {"digest": plan.source.digest, **file},
+        "detectable": plan.detectable,
+    }
+
+
+def _describe_power(plan: Plan) -> str | None:
+    power = plan.detectable
+    if np.isnan(power["above_chance"]):
+        return None
+    if power["above_chance"] > 1:
+        words = "even a perfect ROC AUC would not be distinguished from chance with 80 % power"
+    else:
+        words = f"a ROC AUC of about {power['above_chance']:.2f} is distinguished from chance with 80 % power"
+        if power["between_methods"] <= 1 - CHANCE:
+            words += f", and a difference of {power['between_methods']:.2f} between two methods"
+    return f"With {power['n_scores']} test folds, {words}."
+
+
+def _describe_jobs(execution: Execution, options: Options) -> str:
+    """``12 jobs: 6 done, 0 failed before, 6 to run, about 40 s left``."""
+    failed = f"{execution.n_failed} failed before"
+    failed += "" if options.retry_failed or not execution.n_failed else " (not run again)"
+    n_waiting = len(execution.waiting)
+    counts = f"{len(execution.tasks)} jobs: {execution.n_done} done, {failed}, {n_waiting} to run"
+    left, n_unknown = execution.estimate_seconds()
+    if n_waiting == n_unknown:
+        return counts
+    slots = options.count_slots()
+    estimate = f", about {seconds(left / min(slots or 1, n_waiting))}"
+    estimate += " left" if slots else " of computing, shared by the workers"
+    return counts + estimate + (f", and {n_unknown} jobs of unknown length" if n_unknown else "")
+
+
+def _read_param(param: str | Mapping[str, Sequence[Any]]) -> tuple[str, list[Any]]:
+    """The parameter of a sweep and its values."""
+    if isinstance(param, Mapping) and len(param) == 1:
+        [(name, values)] = param.items()
+        return name, list(values)
+    name, equals, text = str(param).partition("=")
+    if not isinstance(param, str) or not equals or not text:
+        raise InputError(f"param={param} cannot be read; write NAME=VALUE,VALUE,...")
+    return name, [parse_value(value) for value in split_values(text)]

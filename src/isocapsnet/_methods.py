@@ -1,0 +1,219 @@
+"""Methods and transforms as a user gives them (names, classes, estimators), as the evaluation needs them."""
+
+import ast
+import inspect
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from isocapsnet._estimators import changed_parameters, describe_estimator, source_version
+from isocapsnet._validation import InputError
+from isocapsnet.evaluation.plan import MethodSpec
+from isocapsnet.evaluation.preparation import Step
+
+#: Other packages add methods by entry points of this group: a name on the command line = ``"package.module:Class"``.
+PLUGIN_GROUP = "isocapsnet.methods"
+#: Parameters that do not change results.
+_RUNTIME = ("device", "verbose")
+
+#: A name with parameters in brackets, a class, an estimator, or an estimator with a name of its own.
+Method = str | type | Any | tuple[str, Any]
+
+
+# -- text ---------------------------------------------------------------------------------------------------------
+
+
+def split_names(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """``"a,b[x=1,y=two]"`` as ``[("a", {}), ("b", {"x": 1, "y": "two"})]``."""
+    names = []
+    for item in re.split(r",(?![^\[]*\])", text):
+        match = re.fullmatch(r"\s*([\w-]+)\s*(?:\[(.*)\])?\s*", item)
+        if match is None:
+            raise InputError(f"{item!r} cannot be read; write NAME or NAME[parameter=value,...].")
+        names.append((match[1], _parse_settings(match[2] or "")))
+    return names
+
+
+def _parse_settings(text: str) -> dict[str, Any]:
+    """``"x=1,sizes=(64,32),mode=log"`` as a dict; values that are no Python literals are text."""
+    settings = {}
+    for item in filter(None, split_values(text)):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise InputError(f"{item!r} cannot be read; write parameter=value.")
+        settings[name.strip()] = parse_value(value)
+    return settings
+
+
+def split_values(text: str) -> list[str]:
+    """``"1,(64,32),log"`` as ``["1", "(64,32)", "log"]``."""
+    return re.split(r",(?![^(]*\))", text)
+
+
+def parse_value(text: str) -> Any:
+    """A Python literal, or else the text itself."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text.strip()
+
+
+# -- methods ------------------------------------------------------------------------------------------------------
+
+
+def find_class(name: str) -> Any:
+    """The class of a method by its name: one of MODELS, or one that another package registered."""
+    from isocapsnet.models import MODELS
+
+    if name in MODELS:
+        return MODELS[name]
+    plugins = load_plugins()
+    if name not in plugins:
+        raise InputError(f"There is no method {name!r}; choose from {', '.join([*MODELS, *plugins])}.")
+    return plugins[name]
+
+
+def load_plugins() -> dict[str, Any]:
+    """The methods of other packages by name. One that is broken, or has the name of another, costs a warning."""
+    from isocapsnet.models import MODELS
+
+    plugins: dict[str, Any] = {}
+    for entry in entry_points(group=PLUGIN_GROUP):
+        try:
+            if entry.name in MODELS or entry.name in plugins:
+                raise InputError("another method has this name")
+            model = entry.load()
+            if not hasattr(model, "fit") or not hasattr(model, "get_params"):
+                raise InputError("it is no scikit-learn estimator")
+            plugins[entry.name] = model
+        except Exception as error:  # the code of others can fail in any way
+            warnings.warn(f"The method plugin {entry.name!r} ({entry.value}) is not used: {error}.", stacklevel=2)
+    return plugins
+
+
+def list_methods(
+    methods: str | Sequence[Method], *, device: str | None = None, use_unlabeled: bool = False
+) -> tuple[MethodSpec, ...]:
+    """Specifications of ``"all"``, of ``"NAME,NAME[parameter=value],..."``, or of a list of methods."""
+    from isocapsnet.models import MODELS
+
+    if isinstance(methods, str):
+        methods = [*MODELS, *load_plugins()] if methods == "all" else [methods]
+    options: dict[str, Any] = {"device": device, "use_unlabeled": use_unlabeled}
+    specs: list[MethodSpec] = []
+    for method in methods:
+        if isinstance(method, MethodSpec):
+            specs.append(method)
+            continue
+        if isinstance(method, str):
+            specs += [make_method(*item, **options) for item in split_names(method)]
+            continue
+        name, given = method if isinstance(method, tuple) else (None, method)
+        estimator = given() if isinstance(given, type) else given
+        builtin = next((key for key, model in MODELS.items() if type(estimator) is model), None)
+        if builtin is not None and name is None:
+            parameters = changed_parameters(estimator)
+            runtime = {key: parameters.pop(key) for key in _RUNTIME if key in parameters}
+            specs.append(make_method(builtin, parameters, **{**options, **runtime}))
+        else:
+            specs.append(describe_estimator(estimator, name, use_unlabeled=use_unlabeled))
+    return tuple(specs)
+
+
+def list_one_method(method: Method, **options: Any) -> MethodSpec:
+    """The same for an argument that takes one method."""
+    specs = list_methods([method], **options)
+    if len(specs) > 1:
+        raise InputError(f"method={method} names {len(specs)} methods; name one.")
+    return specs[0]
+
+
+def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool = False, **runtime: Any) -> MethodSpec:
+    """A method by its name. Parameters that are set here are not searched over."""
+    model = find_class(name)
+    estimator = model()
+    defaults = estimator.get_params()
+    getattr(model, "refuse_moved", lambda parameters: None)(parameters)
+    check_parameters(name, parameters, defaults)
+    space = model.search_space() if hasattr(model, "search_space") else {}
+    return MethodSpec(
+        name=name,
+        factory=f"{model.__module__}:{model.__qualname__}",
+        version=getattr(model, "version", None) or source_version(estimator),
+        parameters=parameters,
+        space={key: values for key, values in space.items() if key not in parameters},
+        runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
+        use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(model.fit).parameters,
+        can_be_saved=model.__module__.startswith("isocapsnet.models."),
+        is_multiclass=estimator.__sklearn_tags__().classifier_tags.multi_class,
+    )
+
+
+def keep_suitable(methods: tuple[MethodSpec, ...], n_classes: int, *, named: bool) -> tuple[MethodSpec, ...]:
+    """The methods that take this many classes; one that was named and does not is refused."""
+    unsuitable = [method for method in methods if n_classes > 2 and not method.is_multiclass]
+    if unsuitable and named:
+        raise InputError(
+            f"{unsuitable[0].label} takes two classes, but the data have {n_classes}; leave it out of methods=."
+        )
+    return tuple(method for method in methods if method not in unsuitable)
+
+
+def check_parameters(name: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse a parameter that the method does not have."""
+    for parameter in parameters:
+        if parameter not in defaults:
+            raise InputError(f"{name} has no parameter {parameter!r}; it has {', '.join(defaults) or 'none'}.")
+
+
+# -- preparation --------------------------------------------------------------------------------------------------
+
+
+def list_steps(
+    *,
+    connectivity: str | None,
+    transform: str | Sequence[str],
+    harmonize: bool,
+    confounds: Sequence[str],
+    has_series: bool,
+) -> tuple[Step, ...]:
+    """The pipeline inside each fold: connectivity, then site harmonisation, confounds and transforms.
+
+    Harmonisation and confound regression come first, unless ``transform`` names them at another position.
+    """
+    from isocapsnet.datasets.connectivity import CONNECTIVITY, TRANSFORMS, TimeSeriesConnectivity
+
+    text = transform if isinstance(transform, str) else ",".join(transform)
+    asked = split_names(text) if text else []
+    names = [name for name, _ in asked]
+    for name, wanted in (("confounds", bool(confounds)), ("harmonize", harmonize)):
+        if wanted and name not in names:
+            asked.insert(0, (name, {}))
+    if "confounds" in names and not confounds:
+        raise InputError("The transform confounds needs the columns to regress out: confounds=age,sex.")
+    steps = []
+    if has_series:
+        kind = connectivity or "correlation"
+        if kind not in CONNECTIVITY:
+            raise InputError(f"There is no connectivity {kind!r}; choose from {', '.join(CONNECTIVITY)}.")
+        steps.append(_step("connectivity", TimeSeriesConnectivity, {"kind": kind}))
+    elif connectivity == "tangent":
+        asked.insert(0, ("tangent", {}))
+    elif connectivity is not None:
+        raise InputError(
+            f"connectivity={connectivity} does not apply: the data are graphs already. For graphs only tangent is "
+            "available."
+        )
+    for name, parameters in asked:
+        if name not in TRANSFORMS:
+            raise InputError(f"There is no transform {name!r}; choose from {', '.join(TRANSFORMS)}.")
+        columns = tuple(confounds) if name == "confounds" else ()
+        steps.append(_step(name, TRANSFORMS[name], parameters, columns))
+    return tuple(steps)
+
+
+def _step(name: str, transformer: Any, parameters: Mapping[str, Any], columns: tuple[str, ...] = ()) -> Step:
+    check_parameters(name, parameters, transformer().get_params())
+    return Step(name, f"{transformer.__module__}:{transformer.__qualname__}", parameters, columns)

@@ -1,0 +1,196 @@
+"""From data, methods and options to the plan of a benchmark."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._data_copies import publish
+from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
+from isocapsnet._validation import InputError, check_option
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.labels import is_missing
+from isocapsnet.datasets.nodes import match_nodes
+from isocapsnet.datasets.readers import load_graphs
+from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options
+from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
+from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.samples import DataSource, Samples
+
+#: The dataset of a benchmark without data, and its repeats.
+EMBEDDED, _EMBEDDED_REPEATS = "planted", 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of :func:`isocapsnet.benchmark`."""
+
+    protocol: str
+    out: str | Path
+    repeats: int | None
+    folds: int | None
+    candidates: int | None
+    permutations: int
+    audit: str | None
+    connectivity: str | None
+    transform: str | Sequence[str]
+    harmonize: bool
+    confounds: Sequence[str]
+    group: str | None
+    use_unlabeled: bool
+    save_models: bool
+    explain: bool
+    device: str | None
+    jobs: int | None
+    scheduler: str | None
+    cluster: str | None
+    timeout: float | None
+    memory_limit: int | None
+    retry_failed: bool
+    dry_run: bool
+
+    def executor(self) -> AbstractContextManager[Executor]:
+        """Where jobs run."""
+        if self.scheduler is not None:
+            return dask_executor(address=self.scheduler)
+        if self.cluster is not None:
+            return dask_executor(n_workers=self._cluster_size())
+        if self.jobs == 0:
+            return nullcontext(InProcessExecutor())
+        return local_executor(self.jobs or count_cores())
+
+    def count_slots(self) -> int | None:
+        """The jobs that run at the same time; None on a cluster of unknown size."""
+        if self.scheduler is not None:
+            return None
+        if self.cluster is not None:
+            return self._cluster_size()
+        return count_cores() if self.jobs is None else max(1, self.jobs)
+
+    def check(self) -> None:
+        """Refuse options that exclude each other or cannot be read, before any work is done."""
+        given = [f"{name}=" for name in ("jobs", "scheduler", "cluster") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} exclude each other; give one of them.")
+        if self.audit is not None:
+            check_option("audit", self.audit, ("node-order",))
+        self.count_slots()
+
+    def _cluster_size(self) -> int:
+        kind, _, number = str(self.cluster).partition(":")
+        if kind != "local" or not number.isdecimal() or int(number) < 1:
+            raise InputError(f"cluster={self.cluster} cannot be read; write local:N with the number of workers.")
+        return int(number)
+
+
+def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
+    """A dataset, arrays ``(X, y)``, a path or the name of a dataset as one dataset."""
+    if isinstance(data, tuple) and len(data) == 2:
+        data = BrainGraphs(data[0], data[1])
+    if not isinstance(data, BrainGraphs):
+        return load_graphs(data, **reading)
+    options = ReadOptions(**reading)
+    return match_nodes(apply_options(data, options, Findings()), options.n_nodes, options.like)
+
+
+def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:
+    """Graphs ``(n_graphs, n_nodes, n_nodes)``; time series become correlations, for which nothing is fitted."""
+    if graphs.adjacency is not None:
+        return graphs.adjacency
+    from isocapsnet.datasets.connectivity import TimeSeriesConnectivity
+
+    return TimeSeriesConnectivity().fit(graphs.time_series or ()).transform(graphs.time_series or ())
+
+
+def open_for_benchmark(data: Any, options: Options, reading: Mapping[str, Any]) -> BrainGraphs:
+    """The dataset, with the covariates that the analysis needs."""
+    # A file has all its columns, and naming some would change its digest; columns of a folder's table must be named.
+    is_folder = isinstance(data, str | Path) and Path(data).is_dir()
+    if is_folder or reading.get("covariates"):
+        needed = [*(reading.get("covariates") or ()), *options.confounds, *filter(None, [options.group])]
+        reading = {**reading, "covariates": tuple(dict.fromkeys(needed)) or None}
+    return open_data(EMBEDDED if data is None else data, reading)
+
+
+def make_plan(
+    data: BrainGraphs, methods: str | Sequence[Method], options: Options, *, is_embedded: bool = False
+) -> Plan:
+    """The plan of a benchmark. Unless it is a dry run, the data are saved in the results folder."""
+    specs = list_methods(methods, device=options.device, use_unlabeled=options.use_unlabeled)
+    specs = keep_suitable(specs, int((data.class_counts > 0).sum()), named=methods != "all")
+    use_series = data.time_series is not None and (data.adjacency is None or options.connectivity is not None)
+    steps = list_steps(
+        connectivity=options.connectivity,
+        transform=options.transform,
+        harmonize=options.harmonize,
+        confounds=options.confounds,
+        has_series=use_series,
+    )
+    samples = Samples(data, options.group, use_series)
+    protocol = Protocol(
+        options.protocol,
+        options.folds or Protocol.n_folds,
+        n_candidates=options.candidates or Protocol.n_candidates,
+    )
+    _check_data(samples, protocol, options)
+    default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
+    if options.dry_run:
+        source = DataSource("", samples.digest, group=options.group, use_series=use_series)
+        source.keep(samples)
+    else:
+        source = publish(samples, Path(options.out))
+    return Plan(
+        source=source,
+        methods=specs,
+        protocol=protocol,
+        repeats=default_repeats if options.repeats is None else options.repeats,
+        preparation=steps,
+        permutations=options.permutations,
+        audits=0 if options.audit is None else 1,
+        save_model="isocapsnet:save_model" if options.save_models else None,
+        explain="isocapsnet.explanation:write_explanation" if options.explain else None,
+    )
+
+
+def _check_data(samples: Samples, protocol: Protocol, options: Options) -> None:
+    """Refuse options that need what the data do not have, and options that would be ignored."""
+    fixed = protocol.scheme.fixed_by(samples)
+    if options.folds is not None and fixed is not None:
+        raise InputError(
+            f"folds={options.folds} does not apply: {protocol.name} uses the dataset's {fixed}; leave it out."
+        )
+    if (options.candidates or 1) > 1 and not protocol.scheme.is_tuned:
+        raise InputError(
+            f"candidates={options.candidates} does not apply: {protocol.name} keeps each method's defaults; use "
+            "protocol=nested."
+        )
+    if options.use_unlabeled and not len(samples.unlabelled):
+        raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")
+    if options.harmonize and samples.sites is None:
+        raise InputError("harmonize=True needs sites; name their column with site=.")
+    if samples.sites is not None and (options.harmonize or protocol.scheme.keeps_sites):
+        _refuse_missing("of sites", samples.sites, samples)
+    columns = [] if samples.covariates is None else list(samples.covariates.columns)
+    for column in options.confounds:
+        if column not in columns:
+            raise InputError(
+                f"There is no covariate {column!r} to regress out; the data have {', '.join(columns) or 'none'}."
+            )
+    if samples.group is not None:
+        _refuse_missing(repr(samples.group), samples.subjects, samples)
+
+
+def _refuse_missing(column: str, values: NDArray[Any], samples: Samples) -> None:
+    """Refuse labelled graphs without a value: all of them would be of one person or one site with an empty name."""
+    missing = [index for index in samples.labelled if is_missing(values[index])]
+    if missing:
+        raise InputError(
+            f"{len(missing)} labelled graphs have no value in the column {column} (first: "
+            f"{samples.data.subjects[missing[0]]}); fill the gaps, or leave these graphs out with exclude=."
+        )

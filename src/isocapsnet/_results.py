@@ -1,0 +1,257 @@
+"""The results of a benchmark: as tables, in a notebook, as figures and as a report."""
+
+import html
+import reprlib
+import warnings
+from collections.abc import Iterator, Sequence
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from isocapsnet._files import DamagedError
+from isocapsnet._format import interval
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation.artifacts import read_templates
+from isocapsnet.evaluation.output import results_frame
+from isocapsnet.evaluation.results import MethodResult, ResultsTable
+from isocapsnet.evaluation.store import Store
+
+
+class Results:
+    """The results of all methods on one dataset under one protocol.
+
+    :func:`isocapsnet.benchmark` returns them and :func:`isocapsnet.open_results` reads them from a folder.
+
+    Parameters
+    ----------
+    summary : ResultsTable
+        Metrics, tests and verdicts of each method as typed objects.
+    context : dict
+        Where the numbers come from: ``passport`` of the data, ``protocol``, ``preparation``, ``command``, ``data``,
+        and ``sweep`` if one parameter was varied.
+    folders : sequence of Path
+        The results folders that hold the records.
+    data : BrainGraphs, optional
+        The data, from which predictions take the names of subjects.
+    notes : sequence of str
+        What is missing or damaged in the folders.
+    records : dict, optional
+        The records of all test folds by key; read from the folders by default.
+
+    Examples
+    --------
+    >>> import isocapsnet
+    >>> results = isocapsnet.open_results("results")          # doctest: +SKIP
+    >>> results.table[["method", "roc_auc", "verdict"]]       # doctest: +SKIP
+    >>> results.plot.comparison().savefig("auc.png")          # doctest: +SKIP
+    >>> results.report("report.html")                         # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        summary: ResultsTable,
+        context: dict[str, Any],
+        folders: Sequence[Path] = (),
+        data: BrainGraphs | None = None,
+        notes: Sequence[str] = (),
+        records: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        self.summary, self.context, self.folders = summary, context, tuple(folders)
+        self.data, self.notes = data, list(notes)
+        self._records = records
+
+    def __repr__(self) -> str:
+        methods = "; ".join(f"{row.method}: {row.verdict}" for row in self.best_first)
+        return f"Results({self.title}; {methods or 'no methods'})"
+
+    @property
+    def title(self) -> str:
+        """The dataset, the protocol and the preparation."""
+        passport, protocol = self.context.get("passport") or {}, self.context.get("protocol") or {}
+        steps = [step["name"] for step in self.context.get("preparation") or ()]
+        return f"{passport.get('name') or 'unnamed'}: {', '.join([protocol.get('name', ''), *steps])}"
+
+    @property
+    def best_first(self) -> list[MethodResult]:
+        """The rows of the summary by ROC AUC, undefined ones last."""
+        return sorted(self.summary.rows, key=_area, reverse=True)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per method.
+
+        Each metric has its mean over folds and the bounds of its 95 % interval (``roc_auc``, ``roc_auc_low``,
+        ``roc_auc_high``). ``p_chance`` is the p-value of ROC AUC > 0.5, Holm-adjusted over the methods.
+        """
+        frame = results_frame(self.summary)
+        rows = self.summary.rows
+        frame.insert(max(len(frame.columns) - 1, 0), "p_chance", [row.p_chance for row in rows])
+        frame.insert(len(frame.columns) - 1, "is_best", [row.is_best for row in rows])
+        return frame
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """What the results show about each method, in words."""
+        return {row.method: row.verdict for row in self.summary.rows}
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        """One row per subject, repeat, fold and method.
+
+        Columns: ``method``, ``repeat``, ``fold``, ``subject``, ``label``, ``prediction`` and ``p_<class>``, the
+        probability of each class.
+        """
+        frames = list(self._prediction_frames())
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The records of all test folds by key, without those of permutations and audits."""
+        if self._records is not None:
+            return self._records
+        stores = [Store(folder) for folder in self.folders]
+        records = {}
+        for row in self.summary.rows:
+            for key in row.keys.values():
+                record = next(filter(None, (store.load_key(key) for store in stores)), None)
+                if record is None:
+                    raise InputError(f"The record {key} ({row.method}) is missing or damaged; run the benchmark again.")
+                records[key] = record
+        return records
+
+    def _prediction_frames(self) -> Iterator[pd.DataFrame]:
+        for row in self.summary.rows:
+            for (repeat, fold), key in row.keys.items():
+                record = self.records[key]
+                names = [str(name) for name in record["classes"]]
+                frame = pd.DataFrame(record["probabilities"], columns=[f"p_{name}" for name in names])
+                first = {
+                    "method": row.method,
+                    "repeat": repeat,
+                    "fold": fold,
+                    "subject": [self._subject(index) for index in record["test"]],
+                    "label": [names[label] for label in record["labels"]],
+                    "prediction": [names[index] for index in frame.to_numpy().argmax(axis=1)],
+                }
+                yield pd.concat([pd.DataFrame(first), frame], axis=1)
+
+    @cached_property
+    def sweep(self) -> pd.DataFrame | None:
+        """One row per value of the varied parameter: metrics, seconds, template of the first fold; None without one."""
+        sweep = self.context.get("sweep")
+        if sweep is None or None in sweep.values():
+            return None
+        rows = {row.method: row for row in self.summary.rows}
+        return pd.DataFrame(
+            {
+                sweep["parameter"]: value,
+                "accuracy": rows[label].metrics["accuracy"].mean,
+                "weighted_f1": rows[label].metrics["weighted_f1"].mean,
+                "roc_auc": rows[label].metrics["roc_auc"].mean,
+                "seconds": rows[label].seconds,
+                "template": self._first_template(rows[label]),
+                "verdict": rows[label].verdict,
+            }
+            for label, value in sweep["methods"].items()
+            if label in rows
+        )
+
+    def _first_template(self, row: MethodResult) -> list[list[float]] | None:
+        if (0, 0) not in row.keys:
+            return None
+        folder = self.folders[0] / "artifacts" / row.keys[0, 0]
+        try:
+            templates = read_templates(folder)
+        except DamagedError as error:
+            warnings.warn(f"{folder}: templates.npz {error}; the table shows no template for it.", stacklevel=2)
+            return None
+        return None if templates is None else templates[0].astype(float).round(4).tolist()
+
+    def _subject(self, index: int) -> str:
+        return f"subject {index + 1}" if self.data is None else str(self.data.subjects[index])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: verdicts in sentences, then each method's ROC AUC and accuracy with their intervals."""
+        sentences = [f"{row.method}: {row.verdict}." for row in self.best_first]
+        sentences += [] if self.summary.sites is None else [self.summary.sites.sentence]
+        rows = [
+            f"<tr><th>{html.escape(row.method)}</th><td>{interval(*row.metrics['roc_auc'])}</td>"
+            f"<td>{interval(*row.metrics['accuracy'])}</td></tr>"
+            for row in self.best_first
+        ]
+        head = "<tr><th>method</th><th>ROC AUC [95 %]</th><th>accuracy [95 %]</th></tr>"
+        words = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+        return (
+            f"<p>{html.escape(self.title)}</p><ul>{words}</ul>"
+            f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        )
+
+    def report(self, path: str | Path, *, figures: str | Path | None = None) -> Path:
+        """Write one self-contained HTML page about the results.
+
+        Parameters
+        ----------
+        path : path
+            The page.
+        figures : path, optional
+            A folder for every figure as PNG and SVG.
+
+        Returns
+        -------
+        path : Path
+        """
+        from isocapsnet._reporting import make_content
+        from isocapsnet.report.figures import save_figure
+        from isocapsnet.report.page import render
+
+        def save(drawing: Any) -> None:
+            if figures is not None:
+                save_figure(drawing.figure, Path(figures), drawing.name)
+
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        page = render(make_content(self, created=date.today().isoformat()), save)
+        target.write_text(page, encoding="utf-8")
+        return target
+
+    @property
+    def plot(self) -> "Plots":
+        """The figures of the report: ``results.plot.<name>()`` returns a matplotlib figure."""
+        return Plots(self)
+
+
+class Plots:
+    """The figures of a report by name; ``dir(results.plot)`` lists them."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+
+    def __dir__(self) -> list[str]:
+        from isocapsnet.report.figures import FIGURES
+
+        return sorted(FIGURES)
+
+    def __getattr__(self, name: str) -> Any:
+        from isocapsnet._reporting import make_content
+        from isocapsnet.report.figures import FIGURES
+
+        if name not in FIGURES:
+            raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(FIGURES))}.")
+        return lambda **options: FIGURES[name](make_content(self._results), **options)
+
+
+def _area(row: MethodResult) -> float:
+    mean = row.metrics["roc_auc"].mean
+    return mean if mean == mean else -1.0
+
+
+def describe_call(function: str, *arguments: Any) -> str:
+    """The call of a function of the front door as text; the last argument has the keywords."""
+    *positional, keywords = arguments
+    shown = [reprlib.repr(value) for value in positional if value is not None]
+    shown += [f"{name}={reprlib.repr(value)}" for name, value in keywords.items()]
+    return f"isocapsnet.{function}({', '.join(shown)})"

@@ -1,0 +1,138 @@
+"""Results read from folders: :func:`open_results` and :func:`compare`."""
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isocapsnet._data_copies import DataCopies, publish
+from isocapsnet._results import Results, describe_call
+from isocapsnet._validation import InputError
+from isocapsnet.evaluation.collection import Collection, collect, merge
+from isocapsnet.evaluation.output import read_context, write_results
+from isocapsnet.evaluation.results import tabulate
+
+
+def open_results(folder: str | Path) -> Results:
+    """Read the results that :func:`isocapsnet.benchmark` or ``isocapsnet benchmark`` left in a folder.
+
+    Nothing is written. What is missing or damaged is listed in ``notes`` of the results. If the folder holds several
+    datasets or protocols, the one that ``results.json`` is about is read, or else the one with the most records.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    results : Results
+
+    Examples
+    --------
+    >>> import isocapsnet
+    >>> results = isocapsnet.open_results("results")    # doctest: +SKIP
+    >>> results.verdicts["linear"]                      # doctest: +SKIP
+    'above chance'
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise InputError(f"There is no folder {path}; name a folder that a benchmark wrote.")
+    saved, problem = read_context(path)
+    copies = DataCopies(path)
+    found = collect([path], copies.check)
+    if not found.groups:
+        raise InputError(f"There are no results in {path}; run a benchmark with out={path} first.")
+    *others, group = sorted(found.groups, key=lambda g: (_is_about(g, saved), len(found.records.get(g, ()))))
+    notes = [] if problem is None else [f"results.json {problem}. The records may be part of a run."]
+    notes += found.notes
+    if others:
+        notes.append(
+            f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation), and these are "
+            "one of them. `isocapsnet compare` shows all."
+        )
+    has_data = copies.find(json.loads(group)[0]) is not None
+    notes += copies.problems
+    if not has_data and not copies.problems:
+        notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
+    return _make_results(found, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
+
+
+def _make_results(
+    found: Collection,
+    group: str,
+    saved: Mapping[str, Any],
+    copies: DataCopies,
+    folders: Sequence[Path],
+    notes: Sequence[str] = (),
+) -> Results:
+    """The results of one group of records; ``saved`` is what a ``results.json`` says about it."""
+    dataset, _, preparation = json.loads(group)
+    records, errors = found.records.get(group, []), found.errors.get(group, [])
+    summary = tabulate(records, errors)
+    data = copies.find_data(dataset)
+    jobs = [item["job"] for item in [*records, *errors]]
+    name = folders[0].resolve().name if len(folders) == 1 else dataset
+    context = {
+        "passport": {"name": name, "digest": dataset},
+        "protocol": {**jobs[0]["protocol"], "repeats": 1 + max(job["repeat"] for job in jobs)},
+        "preparation": preparation,
+        "data": {"digest": dataset},
+        **saved,
+        **({} if data is None else {"passport": data.passport}),
+        "versions": summary.versions,
+    }
+    keys = {key for row in summary.rows for key in row.keys.values()}
+    by_key = {record["key"]: dict(record) for record in records if record["key"] in keys}
+    return Results(summary, context, folders, data, notes, by_key)
+
+
+def _is_about(group: str, saved: Mapping[str, Any]) -> bool:
+    """Whether a group of records is the one that ``results.json`` describes."""
+    dataset, protocol, preparation = json.loads(group)
+    digest = (saved.get("data") or saved.get("passport") or {}).get("digest")
+    same_protocol = (saved.get("protocol") or {}).get("name") == protocol["name"]
+    return bool(dataset == digest and same_protocol and saved.get("preparation", []) == preparation)
+
+
+def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results]:
+    """Read results folders together: one :class:`Results` per dataset, protocol and preparation.
+
+    Parameters
+    ----------
+    *folders : path
+        Results of several runs or machines.
+    out : path, optional
+        Merge the folders into this one. They must be about one dataset under one protocol.
+
+    Examples
+    --------
+    >>> import isocapsnet
+    >>> [results] = isocapsnet.compare("results-a", "results-b", out="merged")    # doctest: +SKIP
+    """
+    paths = [Path(folder) for folder in folders]
+    copies = DataCopies(*paths)
+    found = collect(paths, copies.check)
+    for note in [*found.notes, *copies.problems]:
+        warnings.warn(note, stacklevel=2)
+    if not found.groups:
+        raise InputError(f"There are no records in {', '.join(map(str, paths))}; run a benchmark first.")
+    contexts = [context for context, _ in map(read_context, paths) if "digest" in context.get("data", {})]
+    passports = {context["data"]["digest"]: {"passport": context["passport"]} for context in contexts}
+    results = [
+        _make_results(found, group, passports.get(json.loads(group)[0], {}), copies, paths) for group in found.groups
+    ]
+    if out is not None:
+        if len(results) > 1:
+            raise InputError("out= merges runs on one dataset under one protocol; these folders hold several.")
+        for note in merge(found, paths, Path(out)):
+            warnings.warn(note, stacklevel=2)
+        [merged] = results
+        samples = copies.find(merged.context["data"]["digest"])
+        if samples is not None:
+            source = publish(samples, Path(out))
+            merged.context["data"]["file"] = f"data/{Path(source.file or '').name}"
+        merged.context["command"] = describe_call("compare", *paths, {"out": out})
+        write_results(Path(out), merged.summary, merged.context)
+        merged.folders = (Path(out),)
+    return results

@@ -1,0 +1,162 @@
+"""Attribution of edges for every network: how much each edge adds to the margin between the classes.
+
+Both methods use the deviation of an edge from its mean over the given graphs, and "gradient" averages the gradient over
+these graphs. The score jumps where another permutation wins the match, and a gradient does not see jumps: on planted
+patterns the gradient of single graphs missed the pattern, and the averaged gradient found it. For the same reason signs
+can be wrong in isomorphic networks, so regions are ranked by absolute values.
+"""
+
+from collections.abc import Hashable, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from isocapsnet._threads import one_thread
+from isocapsnet._validation import InputError, check_option
+from isocapsnet.explanation.contrasts import margins
+from isocapsnet.models._network import NetworkClassifier
+
+ATTRIBUTIONS = ("gradient", "integrated")
+
+# Steps of integrated gradients.
+_STEPS = 32
+
+
+def is_network(estimator: Any) -> bool:
+    """Whether an estimator is a fitted network, so that it has gradients."""
+    return isinstance(estimator, NetworkClassifier) and hasattr(estimator, "module_")
+
+
+@one_thread()
+def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient") -> NDArray[np.float32]:
+    """How much each edge of each graph adds to the margin between the classes.
+
+    Parameters
+    ----------
+    estimator : NetworkClassifier
+        Fitted.
+    graphs : array-like (n_graphs, n_nodes, n_nodes)
+    method : {"gradient", "integrated"}
+        Mean gradient times edge, or integrated gradients from the mean graph (captum), both in scaled units.
+
+    Returns
+    -------
+    array (n_graphs, n_contrasts, n_nodes, n_nodes)
+        Symmetric: each entry holds the mean of the edge's two entries. Contrasts as in
+        :func:`~isocapsnet.explanation.contrasts.margins`.
+    """
+    check_option("method", method, ATTRIBUTIONS)
+    if not is_network(estimator):
+        raise InputError(f"{type(estimator).__name__} is not a fitted network, so it has no gradients.")
+    return edge_attributions(estimator, estimator._check_fitted(graphs), method)
+
+
+def edge_attributions(estimator: Any, X: NDArray[Any], method: str = "gradient") -> NDArray[np.float32]:
+    """:func:`attribute_edges` of graphs that were checked."""
+    device = next(estimator.module_.parameters()).device
+    scaled = torch.from_numpy(estimator.scaler_.transform(X))
+    mean = scaled.mean(dim=0, keepdim=True).to(device)
+    attribute = _gradients if method == "gradient" else _integrated_gradients
+    parts = [attribute(estimator, batch.to(device), mean).cpu().numpy() for batch in scaled.split(estimator.batch_size)]
+    gradients = np.concatenate(parts)
+    if method == "gradient":
+        gradients = gradients.mean(axis=0, keepdims=True)
+    attribution = gradients * (scaled - mean.cpu()).numpy()[:, None]
+    return np.asarray((attribution + attribution.swapaxes(2, 3)) / 2)
+
+
+def sum_over_regions(edges: NDArray[Any]) -> NDArray[np.float64]:
+    """Absolute attribution at each node: edges ``(..., n_nodes, n_nodes)`` to ``(..., n_nodes)``."""
+    return np.asarray(np.abs(edges).sum(axis=-1), dtype=np.float64)
+
+
+def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tuple[list[Hashable], NDArray[np.float64]]:
+    """Attribution within and between the networks of an atlas: names, and sums ``(n_networks, n_networks)``.
+
+    ``edges`` ``(n_nodes, n_nodes)`` is symmetric, ``networks`` has the network of each node. A sum is signed, has each
+    edge once and leaves out the diagonal of ``edges``; names are in order of appearance.
+    """
+    if len(networks) != len(edges):
+        raise InputError(f"networks has {len(networks)} entries, but there are {len(edges)} nodes; give one per node.")
+    names = list(dict.fromkeys(networks))
+    members = np.array([[network == name for network in networks] for name in names], dtype=np.float64)
+    between = members @ (edges * ~np.eye(len(edges), dtype=bool)) @ members.T
+    return names, between / (1 + np.eye(len(names)))
+
+
+@one_thread()
+def randomization_check(
+    estimator: Any, graphs: ArrayLike, method: str = "gradient", n_draws: int = 3, random_state: int = 0
+) -> float:
+    """Rank correlation of edge attributions with those of the same network before training.
+
+    If an untrained network gives the same attributions, they say nothing about what was learned (Adebayo et al.,
+    "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
+    edges, mean over ``n_draws`` untrained networks. It should be near 0; do not trust attributions where it is near 1.
+    """
+    return untrained_correlation(estimator, estimator._check_fitted(graphs), method, n_draws, random_state)
+
+
+def untrained_correlation(
+    estimator: Any, X: NDArray[Any], method: str = "gradient", n_draws: int = 3, random_state: int = 0
+) -> float:
+    """:func:`randomization_check` of graphs that were checked."""
+    learned = _edge_importance(edge_attributions(estimator, X, method))
+    correlations = []
+    for draw in range(n_draws):
+        untrained = copy(estimator)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(random_state + draw)
+            untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
+        untrained.module_.to(next(estimator.module_.parameters()).device).eval()
+        random = _edge_importance(edge_attributions(untrained, X, method))
+        correlations += [_rank_correlation(a, b) for a, b in zip(learned, random, strict=True)]
+    return float(np.mean(correlations))
+
+
+def _gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
+    """Gradients of the margins at the graphs: ``(n_graphs, n_contrasts, n_nodes, n_nodes)``."""
+    graphs = graphs.requires_grad_()
+    values = margins(estimator._class_scores(estimator.module_(graphs)))
+    gradients = [torch.autograd.grad(value.sum(), graphs, retain_graph=True)[0] for value in values.T]
+    return torch.stack(gradients, dim=1)
+
+
+def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
+    """Mean gradients of the margins on the path from the mean graph to each graph."""
+    try:
+        from captum.attr import IntegratedGradients
+    except ImportError as error:
+        raise InputError(
+            "Integrated gradients need captum: pip install 'isocapsnet[attribution]', or use method=\"gradient\"."
+        ) from error
+
+    def score_margins(batch: Tensor) -> Tensor:
+        values: Tensor = margins(estimator._class_scores(estimator.module_(batch)))
+        return values
+
+    n_contrasts = score_margins(mean).shape[1]
+    attributor = IntegratedGradients(score_margins, multiply_by_inputs=False)
+    parts = [
+        attributor.attribute(graphs, mean, contrast, n_steps=_STEPS, internal_batch_size=max(64, len(graphs)))
+        for contrast in range(n_contrasts)
+    ]
+    return torch.stack(parts, dim=1).to(graphs.dtype).detach()
+
+
+def _edge_importance(attribution: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean absolute attribution over graphs, a row of edges per contrast ``(n_contrasts, n_edges)``."""
+    rows, columns = np.triu_indices(attribution.shape[-1], k=1)
+    return np.asarray(np.abs(attribution[..., rows, columns]).mean(axis=0, dtype=np.float64))
+
+
+def _rank_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Spearman's correlation; 0 where one of them is constant."""
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    return float(spearmanr(first, second).statistic)

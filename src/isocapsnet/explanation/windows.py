@@ -1,0 +1,200 @@
+"""How much each window of each template contributes to the class scores.
+
+The score of class j in Iso-CapsNet is the length of v_j = c_j + r_j. With the couplings α and votes û of the routing,
+the unit vector v̂_j = v_j/‖v_j‖, the scale s before the squash and its gain g = ‖s Σ α û‖/(1 + ‖s Σ α û‖²)
+
+    ‖v_j‖ = Σ_w g s α_jw û_jw·v̂_j + v̂_j·r_j,
+
+so the routed weights of all windows sum to the routed part of the score. The residual part v̂_j·r_j(F), and the whole
+score of networks that use only match scores (IsoNN, FastIsoNN), is divided among the windows by integrated gradients
+from the mean scores of the given graphs. The value at the mean scores belongs to no window; it is "unattributed".
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from isocapsnet import functional
+from isocapsnet._threads import one_thread
+from isocapsnet._validation import InputError
+from isocapsnet.explanation.contrasts import margins
+from isocapsnet.functional import IsomorphicMatch, PermutationCapsules
+from isocapsnet.models._capsules import CapsuleClassifier
+from isocapsnet.models._templates import match_graphs
+
+# Midpoints of the path over which gradients are averaged.
+_STEPS = 16
+# Values of the largest tensor in a batch: 64 MB.
+_BATCH_VALUES = 16_000_000
+
+
+class WindowEvidence(NamedTuple):
+    """The contribution of every window of every graph, for each template.
+
+    Attributes
+    ----------
+    evidence : array (n_graphs, n_contrasts, n_templates, n, n)
+        Contribution to the margin of :func:`~isocapsnet.explanation.contrasts.margins`.
+    unattributed : array (n_graphs, n_contrasts)
+        The part of the margin that belongs to no window.
+    scores : array (n_graphs, n_templates, n, n)
+        F of Eq. 1, in scaled units: 1 at a perfect match.
+    permutations : array (n_graphs, n_templates, n, n), int64
+        Row of ``functional.permutation_table(kernel_size)``.
+    """
+
+    evidence: NDArray[np.float32]
+    unattributed: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    permutations: NDArray[np.int64]
+
+
+def find_layer(estimator: Any) -> Any:
+    """The layer that matches the templates of a fitted network with its input; None where there is none."""
+    module = getattr(estimator, "module_", None)
+    if not isinstance(module, nn.Module):
+        return None
+    return next((layer for layer in module.modules() if hasattr(layer, "templates")), None)
+
+
+@one_thread()
+def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
+    """Divide the class scores of graphs ``(n_graphs, n_nodes, n_nodes)`` among the windows.
+
+    ``estimator`` is a fitted isomorphic network: Iso-CapsNet, IsoNN or FastIsoNN.
+    """
+    if find_layer(estimator) is None:
+        raise InputError(
+            f"{type(estimator).__name__} has no templates to explain; attribute_edges explains any network."
+        )
+    return account_for_windows(estimator, estimator._check_fitted(graphs))
+
+
+def account_for_windows(estimator: Any, X: NDArray[Any]) -> WindowEvidence:
+    """:func:`window_evidence` of graphs that were checked."""
+    with torch.no_grad():
+        match = match_graphs(estimator, find_layer(estimator), X)
+        explain = _account_of_capsules if isinstance(estimator, CapsuleClassifier) else _account_of_scores
+        baseline = 1 - match.distance.mean(dim=0, keepdim=True)
+        size = match.distance[0].numel() * len(estimator.classes_) * getattr(estimator, "capsule_size", 1)
+        step = max(1, _BATCH_VALUES // size)
+        parts = [
+            explain(estimator, IsomorphicMatch(*(tensor[start : start + step] for tensor in match)), baseline)
+            for start in range(0, len(X), step)
+        ]
+    evidence, totals = (torch.cat(part) for part in zip(*parts, strict=True))
+    return WindowEvidence(
+        evidence=evidence.cpu().numpy(),
+        unattributed=(totals - evidence.flatten(2).sum(dim=2)).cpu().numpy(),
+        scores=(1 - match.distance).cpu().numpy(),
+        permutations=match.permutation.cpu().numpy(),
+    )
+
+
+def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
+    """Iso-CapsNet's evidence ``(n_graphs, n_contrasts, n_templates, n, n)`` and margins ``(n_graphs, n_contrasts)``."""
+    module, scores = estimator.module_, 1 - match.distance
+    residual = getattr(module, "residual", None)
+    shape = (len(scores), len(estimator.classes_), estimator.capsule_size)
+    capsules = residual(scores) if residual is not None else scores.new_zeros(shape)
+    routing = _route(module, match)
+    if routing is not None:
+        capsules = capsules + routing.capsules
+    lengths = functional.safe_norm(capsules)
+    direction = capsules / torch.where(lengths == 0, 1.0, lengths)[..., None]
+    evidence = scores.new_zeros(1)
+    if routing is not None:
+        routed = routing.coupling * torch.einsum("bymd,byd->bym", routing.votes, direction)
+        evidence = margins(routed.unflatten(2, scores.shape[1:]))
+    if residual is not None:
+
+        def residual_margins(path: Tensor) -> Tensor:
+            return margins((direction * residual(path)).sum(dim=2))
+
+        evidence = evidence + _integrate(residual_margins, scores, baseline)
+    return evidence, margins(lengths)
+
+
+def _account_of_scores(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for networks that use only the match scores."""
+    graphs = match.distance.new_zeros(len(match.distance), estimator.n_nodes_in_, estimator.n_nodes_in_)
+
+    def score_margins(scores: Tensor) -> Tensor:
+        with _returning(find_layer(estimator), IsomorphicMatch(1 - scores, match.permutation)):
+            values: Tensor = margins(estimator._class_scores(estimator.module_(graphs)))
+        return values
+
+    scores = 1 - match.distance
+    return _integrate(score_margins, scores, baseline), score_margins(scores)
+
+
+@contextmanager
+def _returning(layer: Any, match: IsomorphicMatch) -> Iterator[None]:
+    """Let the layer return a given match, so that the network can be evaluated at any match scores."""
+    layer.forward = lambda graphs: match
+    try:
+        yield
+    finally:
+        del layer.forward
+
+
+class _Routing(NamedTuple):
+    """Class capsules ``(n_graphs, n_classes, d)``, votes ``(..., n_capsules, d)``, g s α ``(..., n_capsules)``."""
+
+    capsules: Tensor
+    votes: Tensor
+    coupling: Tensor
+
+
+def _route(module: Any, match: IsomorphicMatch) -> _Routing | None:
+    """The routing of the module, with the votes and couplings that it does not keep; None without routing."""
+    if hasattr(module, "primary"):
+        if module.digit is None:
+            return None
+        primary, weight = module.primary(match), module.digit.weight
+        iterations, scale, over = module.digit.iterations, module.digit.scale, "classes"
+    else:
+        weight, kernel_size = module.weight, module.isomorphic.templates.shape[-1]
+        primary = functional.released_primary_capsules(match.distance, match.permutation, kernel_size)
+        iterations, scale, over = module.routing_iterations, 1.0, "windows"
+    if isinstance(primary, PermutationCapsules) and weight.shape[2] > 1:
+        votes = functional.permutation_votes(primary, weight)
+    else:
+        votes = functional.dense_votes(
+            primary.expand() if isinstance(primary, PermutationCapsules) else primary, weight
+        )
+    contexts: list[Tensor] = []
+
+    def attend(context: Tensor) -> Tensor:
+        contexts.append(context)
+        return functional.attend_to_votes(votes, context, over)
+
+    start = votes.new_zeros(len(votes), weight.shape[0], weight.shape[-1])
+    capsules = functional.dynamic_routing(attend, start, iterations, scale)
+    logits = torch.einsum("bymd,byd->bym", votes, contexts[-1])
+    coupling = functional.leaky_softmax(logits, dim=1) if over == "classes" else logits.softmax(dim=2)
+    length = functional.safe_norm(scale * torch.einsum("bym,bymd->byd", coupling, votes), keepdim=True)
+    return _Routing(capsules, votes, scale * length / (1 + length.square()) * coupling)
+
+
+def _integrate(function: Callable[[Tensor], Tensor], scores: Tensor, baseline: Tensor) -> Tensor:
+    """Integrated gradients of ``function`` ``(n_graphs, n_contrasts)`` from ``baseline`` to ``scores``.
+
+    Scores ``(n_graphs, n_templates, n, n)`` give ``(n_graphs, n_contrasts, n_templates, n, n)``.
+    """
+    difference = scores - baseline
+    total = None
+    for step in range(_STEPS):
+        with torch.enable_grad():
+            path = (baseline + (step + 0.5) / _STEPS * difference).detach().requires_grad_()
+            values = function(path)
+            gradients = [torch.autograd.grad(value.sum(), path, retain_graph=True)[0] for value in values.T]
+        gradient = torch.stack(gradients, dim=1)
+        total = gradient if total is None else total + gradient
+    assert total is not None
+    return total / _STEPS * difference[:, None]
