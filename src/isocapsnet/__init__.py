@@ -4,6 +4,7 @@ Public names are imported on first use (PEP 562), so that ``import isocapsnet`` 
 help without torch.
 """
 
+# ruff: noqa: F401
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -49,29 +50,7 @@ _MODULES = {
     "transform": "_fitting",
 }
 
-__all__ = [
-    "MODELS",
-    "BrainGraphs",
-    "ConstantClassifier",
-    "InputError",
-    "IsoCapsNetClassifier",
-    "LinearClassifier",
-    "ReleasedIsoCapsNetClassifier",
-    "Results",
-    "benchmark",
-    "check_data",
-    "compare",
-    "explain",
-    "fit",
-    "load_graphs",
-    "load_model",
-    "make_planted_graphs",
-    "open_results",
-    "predict",
-    "save_model",
-    "sweep",
-    "transform",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

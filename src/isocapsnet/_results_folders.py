@@ -40,12 +40,12 @@ def open_results(folder: str | Path) -> Results:
         raise InputError(f"There is no folder {path}; name a folder that a benchmark wrote.")
     saved, problem = read_context(path)
     copies = DataCopies(path)
-    found = collect([path], copies.check)
-    if not found.groups:
+    collection = collect([path], copies.check)
+    if not collection.groups:
         raise InputError(f"There are no results in {path}; run a benchmark with out={path} first.")
-    *others, group = sorted(found.groups, key=lambda g: (_is_about(g, saved), len(found.records.get(g, ()))))
+    *others, group = sorted(collection.groups, key=lambda g: (_is_about(g, saved), len(collection.records.get(g, ()))))
     notes = [] if problem is None else [f"results.json {problem}. The records may be part of a run."]
-    notes += found.notes
+    notes += collection.notes
     if others:
         notes.append(
             f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation), and these are "
@@ -55,11 +55,11 @@ def open_results(folder: str | Path) -> Results:
     notes += copies.problems
     if not has_data and not copies.problems:
         notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
-    return _make_results(found, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
+    return _make_results(collection, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
 
 
 def _make_results(
-    found: Collection,
+    collection: Collection,
     group: str,
     saved: Mapping[str, Any],
     copies: DataCopies,
@@ -68,7 +68,7 @@ def _make_results(
 ) -> Results:
     """The results of one group of records; ``saved`` is what a ``results.json`` says about it."""
     dataset, _, preparation = json.loads(group)
-    records, errors = found.records.get(group, []), found.errors.get(group, [])
+    records, errors = collection.records.get(group, []), collection.errors.get(group, [])
     summary = tabulate(records, errors)
     data = copies.find_data(dataset)
     jobs = [item["job"] for item in [*records, *errors]]
@@ -112,20 +112,21 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
     """
     paths = [Path(folder) for folder in folders]
     copies = DataCopies(*paths)
-    found = collect(paths, copies.check)
-    for note in [*found.notes, *copies.problems]:
+    collection = collect(paths, copies.check)
+    for note in [*collection.notes, *copies.problems]:
         warnings.warn(note, stacklevel=2)
-    if not found.groups:
+    if not collection.groups:
         raise InputError(f"There are no records in {', '.join(map(str, paths))}; run a benchmark first.")
     contexts = [context for context, _ in map(read_context, paths) if "digest" in context.get("data", {})]
     passports = {context["data"]["digest"]: {"passport": context["passport"]} for context in contexts}
     results = [
-        _make_results(found, group, passports.get(json.loads(group)[0], {}), copies, paths) for group in found.groups
+        _make_results(collection, group, passports.get(json.loads(group)[0], {}), copies, paths)
+        for group in collection.groups
     ]
     if out is not None:
         if len(results) > 1:
             raise InputError("out= merges runs on one dataset under one protocol; these folders hold several.")
-        for note in merge(found, paths, Path(out)):
+        for note in merge(collection, paths, Path(out)):
             warnings.warn(note, stacklevel=2)
         [merged] = results
         samples = copies.find(merged.context["data"]["digest"])

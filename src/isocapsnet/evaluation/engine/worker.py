@@ -133,7 +133,7 @@ class Worker:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             hint = " (out of memory?)" if how.endswith("SIGKILL") else ""
             reason = f"ProcessDied: the process {how} {when}{hint}"
-        # Emptied before the job while the child kept its place, so the file may begin with zeros.
+        # Emptied before the job while the child kept its position in the file, so the file may begin with zeros.
         self._log.seek(0)
         tail = self._log.read().lstrip(b"\0").decode(errors="replace")[-_STDERR_TAIL:]
         self.close()
