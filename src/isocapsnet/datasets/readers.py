@@ -4,7 +4,6 @@ import itertools
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,12 +146,9 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
 
 
 def _find_reader(source: Any) -> Reader:
-    """The reader that recognises a source. Plugins are loaded only when no built-in reader but the last does."""
-    *specific, general = READERS.values()
-    own = (reader for reader in specific if reader.recognise(source))
-    last = (reader for reader in (general,) if reader.recognise(source))
-    reader = next(itertools.chain(own, _find_plugins(source), last), None)
-    if reader is not None:
+    """The first built-in reader that recognises a source, else a plugin: looking for plugins takes about 10 ms."""
+    own = (reader for reader in READERS.values() if reader.recognise(source))
+    for reader in itertools.chain(own, _find_plugins(source)):
         return reader
     if not isinstance(source, Path):
         raise InputError(f"Objects of type {type(source).__name__} cannot be read as graphs; give a path.")
@@ -168,6 +164,8 @@ def _find_reader(source: Any) -> Reader:
 
 def _find_plugins(source: Any) -> Iterator[Reader]:
     """Readers of other packages that recognise a source; one that fails costs a warning."""
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=PLUGIN_GROUP):
         try:
             if point.name in READERS:
