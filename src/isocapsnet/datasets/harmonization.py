@@ -44,10 +44,6 @@ class ConfoundRegressor(GraphTransformer):
         explained = self.encoder_.encode(frame) @ self.coefficients_
         return graphs - explained.reshape(graphs.shape)
 
-    def fit_transform(self, X: ArrayLike, y: Any = None, *, covariates: Any = None) -> NDArray[np.float64]:
-        """Fit, then transform the same graphs."""
-        return self.fit(X, covariates=covariates).transform(X, covariates=covariates)
-
 
 class SiteHarmonizer(GraphTransformer):
     """ComBat over acquisition sites (Johnson et al., 2007; Fortin et al., 2018), by the library combatlearn.
@@ -110,12 +106,6 @@ class SiteHarmonizer(GraphTransformer):
         )
         edges[np.ix_(is_seen, self.varies_)] = combat.transform(edges[np.ix_(is_seen, self.varies_)])
         return graphs
-
-    def fit_transform(
-        self, X: ArrayLike, y: Any = None, *, sites: Any = None, covariates: Any = None
-    ) -> NDArray[np.float64]:
-        """Fit, then transform the same graphs."""
-        return self.fit(X, sites=sites, covariates=covariates).transform(X, sites=sites, covariates=covariates)
 
     def _encode(self, frame: pd.DataFrame | None, rows: NDArray[np.bool_]) -> pd.DataFrame | None:
         if frame is None or self.encoder_ is None:

@@ -199,20 +199,18 @@ def assemble(
 
 def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -> BrainGraphs:
     """Apply options to a dataset that was built before; columns are its covariates."""
-    covariates = data.covariates
-    columns = [] if covariates is None else list(covariates.columns)
+    covariates = pd.DataFrame() if data.covariates is None else data.covariates
     target = None if options.target == "labels" else options.target
     wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
-    if missing := [column for column in wanted if column not in columns]:
-        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(columns) or 'none'}.")
+    if missing := [column for column in wanted if column not in covariates]:
+        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(covariates) or 'none'}.")
     changes: dict[str, Any] = {}
-    if covariates is not None:
-        if target:
-            changes |= {"labels": covariates[target].tolist(), "label_names": None}
-        if options.site:
-            changes["sites"] = covariates[options.site].tolist()
-        if options.covariates:
-            changes["covariates"] = covariates[list(options.covariates)]
+    if target:
+        changes |= {"labels": covariates[target].tolist(), "label_names": None}
+    if options.site:
+        changes["sites"] = covariates[options.site].tolist()
+    if options.covariates:
+        changes["covariates"] = covariates[list(options.covariates)]
     if options.atlas is not None:
         changes["atlas"] = load_atlas(options.atlas)
     data = data.replace(**changes) if changes else data

@@ -35,11 +35,15 @@ class EdgeList:
 
 def find_edges(grid: Grid) -> EdgeList | None:
     """The edge list that a text file may be; ``None`` where it cannot be one."""
-    rows, lines = _without_index(grid)
+    rows, lines = grid.rows, grid.lines
+    first = [row[0] for row in rows]
+    # pandas leaves the title of its counting column empty.
+    if first[0] == "" and len(first) > 1 and first[1:] == [str(number) for number in range(len(first) - 1)]:
+        rows = [row[1:] for row in rows]
     width = len(rows[0])
     if width not in (2, 3) or any(len(row) != width for row in rows):
         return None
-    is_titled = _is_titled(rows[0])
+    is_titled = all(_ENDS.fullmatch(re.sub(r"[\W_]", "", cell.lower())) for cell in rows[0][:2])
     has_header = is_titled or _has_header(rows)
     rows, lines = rows[has_header:], lines[has_header:]
     if not rows:
@@ -61,18 +65,6 @@ def edges_of_matrix(name: str, matrix: NDArray[Any]) -> EdgeList | None:
         return None
     weights = np.ones(len(matrix)) if matrix.shape[1] == 2 else np.asarray(matrix[:, 2], dtype=np.float64)
     return EdgeList(name, ends.astype(np.int64), weights, range(1, len(matrix) + 1))
-
-
-def _without_index(grid: Grid) -> tuple[list[list[str]], list[int]]:
-    """The rows without the first column where pandas has left its title empty and it counts."""
-    first = [row[0] for row in grid.rows]
-    if first[0] == "" and len(first) > 1 and first[1:] == [str(number) for number in range(len(first) - 1)]:
-        return [row[1:] for row in grid.rows], grid.lines
-    return grid.rows, grid.lines
-
-
-def _is_titled(first: list[str]) -> bool:
-    return all(_ENDS.fullmatch(re.sub(r"[\W_]", "", cell.lower())) for cell in first[:2])
 
 
 def _has_header(rows: list[list[str]]) -> bool:

@@ -53,7 +53,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     """Read every subject's file and join it with the participants table."""
     table = options.participants or find_table(folder)
     paths = _find_files(folder, table, options, findings)
-    participants = Participants(table, [_stem(path) for path in paths], limit) if table else None
+    participants = Participants(table, [path.stem for path in paths], limit) if table else None
     columns = [None if options.target in _NAME_TARGETS else options.target, options.site, *(options.covariates or ())]
     if participants is None and (asked := [column for column in columns if column]):
         raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
@@ -91,10 +91,6 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
 READER = Reader(
     lambda source: isinstance(source, Path) and source.is_dir(), read_folder, (*COLUMN_OPTIONS, *FOLDER_OPTIONS)
 )
-
-
-def _stem(path: Path) -> str:
-    return path.name[: -len(path.suffix)]
 
 
 def _entity(name: str, key: str) -> str | None:
@@ -145,22 +141,21 @@ def _check_variants(paths: list[Path]) -> None:
 
 def _identify(path: Path, participants: Participants | None, findings: Findings) -> _Scan:
     """The subject of a file, by the participants table where it has one, else by the file's name."""
-    stem = _stem(path)
     try:
-        row = participants.find(stem) if participants else None
+        if participants is not None and (row := participants.find(path.stem)) is not None:
+            return _Scan(path, participants.ids[row], row)
     except InputError as error:
         findings.errors.append(str(error))
-        row = None
-    if participants is not None and row is not None:
-        return _Scan(path, participants.identifier(row), row)
-    return _Scan(path, _entity(stem, "sub") or stem, None)
+    return _Scan(path, _entity(path.stem, "sub") or path.stem, None)
 
 
 def _compare(participants: Participants, scans: list[_Scan], findings: Findings) -> None:
     """Note subjects that are listed twice, rows without a matrix, and matrices without a row."""
     findings.errors.extend(participants.duplicates())
-    for subject in participants.without({scan.row for scan in scans}):
-        findings.exclusions[subject] = f"no matrix for this row of {participants.path.name}"
+    rows = {scan.row for scan in scans}
+    for row, subject in enumerate(participants.ids):
+        if subject and row not in rows:
+            findings.exclusions[subject] = f"no matrix for this row of {participants.path.name}"
     for scan in scans:
         if scan.row is None:
             findings.handle(f"matrix without a row in {participants.path.name} kept as unlabelled", scan.path.name)
@@ -214,7 +209,7 @@ def _describe(
     """Labels, sites and covariates of the subjects, and the atlas that the files name."""
     about: dict[str, Any] = {}
     if scans:
-        name = _stem(scans[0].path)
+        name = scans[0].path.stem
         about["atlas_name"] = _entity(name, "atlas") or _entity(name, "seg") or ""
     if options.target == "@subject":
         about["labels"] = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]

@@ -3,7 +3,6 @@
 import itertools
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -61,14 +60,11 @@ def index_identifiers(identifiers: Sequence[str], wanted: Collection[Tokens]) ->
 
 def find_repeated(identifiers: Sequence[str]) -> list[list[int]]:
     """The rows of each identifier that is there more than once, in any writing: sub-1 and sub-01 are one."""
-    keys = [" ".join(tokenize(identifier)) for identifier in identifiers]
-    counts = Counter(filter(None, keys))
-    rows: dict[str, list[int]] = {}
-    if len(counts) < counts.total():
-        for row, key in enumerate(keys):
-            if counts[key] > 1:
-                rows.setdefault(key, []).append(row)
-    return list(rows.values())
+    rows: dict[Tokens, list[int]] = {}
+    for row, identifier in enumerate(identifiers):
+        if tokens := tokenize(identifier):
+            rows.setdefault(tokens, []).append(row)
+    return [repeated for repeated in rows.values() if len(repeated) > 1]
 
 
 def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
@@ -87,7 +83,8 @@ def find_runs(names: Sequence[str]) -> dict[str, list[Run]]:
             first, last = 0, len(words) - 1
         possible = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
         if len(names) == 1:
-            possible = [run for run in possible if not _leaves_a_number(run, words)]
+            left_over = {run: words[: run.n_before] + words[len(words) - run.n_after :] for run in possible}
+            possible = [run for run in possible if not any(map(str.isdigit, left_over[run]))]
         runs[name] = sorted(possible, key=lambda run: -len(run.tokens))
     return runs
 
@@ -99,29 +96,18 @@ def _plain(name: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
-def _parts(name: str) -> list[Tokens]:
-    """The words and numbers of each part between punctuation."""
-    parts = map(tokenize, re.split(r"[\W_]+", _plain(name)))
-    return [part for part in parts if part]
-
-
 def _runs_of(name: str, words: Tokens) -> Iterator[Run]:
-    parts = _parts(name)
+    """Runs from the start of a part between punctuation, or from the number after its letters, to the end of one."""
+    parts = [part for text in re.split(r"[\W_]+", _plain(name)) if (part := tokenize(text))]
     ends = list(itertools.accumulate(map(len, parts)))
     starts = [(end - len(part), False) for end, part in zip(ends, parts, strict=True)]
-    starts += [(start + 1, True) for (start, _), part in zip(starts, parts, strict=True) if _is_prefixed(part)]
+    for (start, _), part in zip(starts.copy(), parts, strict=True):
+        if len(part) > 1 and part[0].isalpha() and part[1].isdigit():
+            starts.append((start + 1, True))
     for start, is_inside in starts:
         for end in ends:
             if start < end:
                 yield Run(words[start:end], start, len(words) - end, is_inside)
-
-
-def _is_prefixed(part: Tokens) -> bool:
-    return len(part) > 1 and part[0].isalpha() and part[1].isdigit()
-
-
-def _leaves_a_number(run: Run, words: Tokens) -> bool:
-    return any(word.isdigit() for word in words[: run.n_before] + words[len(words) - run.n_after :])
 
 
 def _common_length(sequences: list[Tokens]) -> int:

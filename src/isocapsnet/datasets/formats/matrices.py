@@ -48,8 +48,9 @@ def parse_matrix(grid: Grid) -> TextMatrix:
     if all(map(is_value, row_names)):
         return TextMatrix(values, header)
     if len(rows) == n_columns:
-        _check_order(grid, header, row_names)
         header = row_names if header is None else header
+        if header != row_names and sorted(header) == sorted(row_names):
+            raise InputError(f"{grid.name} names its rows in another order than its columns; use one order for both.")
     return TextMatrix(values, header, row_names)
 
 
@@ -57,7 +58,10 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
     """Whether the first row is a header, and how many leading columns name the rows."""
     first, body = grid.rows[0], grid.rows[1:]
     is_short = bool(body) and len(body[0]) == len(first) + 1  # as R writes it
-    _check_widths(grid, is_short)
+    width = len(first) + is_short
+    if other := next((i for i, row in enumerate(body, start=1) if len(row) != width), None):
+        found = f"{len(grid.rows[other])} in line {grid.lines[other]}"
+        raise InputError(f"{grid.name} has {width} values in its first row but {found}.")
     n_text = _count_text(body)
     if body and n_text == len(body[0]):
         raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
@@ -99,16 +103,13 @@ def _count_titled(grid: Grid, header: Sequence[str], body: Sequence[Sequence[str
     column = [row[0] for row in body]
     is_index = _is_numbering(column) or column == list(header[-len(column) :])
     if not (is_short and _are_codes(header)):  # else the first line may just have lost a value
-        is_rising = all(map(is_value, column)) and all(a < b for a, b in pairwise(map(_as_float, column)))
+        values = [float(cell.replace(",", ".")) for cell in column if is_value(cell)]
+        is_rising = len(values) == len(column) and all(a < b for a, b in pairwise(values))
         is_index |= is_rising or (all(map(is_whole, column)) and len({*column}) == len(column))
     if not is_index:
         what = "has one name less than values" if is_short else f"calls its first column {header[0]!r}"
         raise InputError(f"{grid.name} {what}, but the first column ({column[0]}...) does not name or count the rows.")
     return 1
-
-
-def _as_float(cell: str) -> float:
-    return float(cell.replace(",", "."))
 
 
 def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
@@ -162,14 +163,6 @@ def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _check_widths(grid: Grid, is_short: bool) -> None:
-    """Refuse rows of different lengths; a header may be one shorter than the rows."""
-    width = len(grid.rows[0]) + is_short
-    for row, line in zip(grid.rows[1:], grid.lines[1:], strict=True):
-        if len(row) != width:
-            raise InputError(f"{grid.name} has {width} values in its first row but {len(row)} in line {line}.")
-
-
 def _check_words(grid: Grid, n_text: int) -> None:
     """Refuse texts that are several numbers, which another delimiter would separate, and too many texts."""
     if n_text > 2:
@@ -178,9 +171,3 @@ def _check_words(grid: Grid, n_text: int) -> None:
         for cell in row[:n_text]:
             if len(words := cell.split()) > 1 and all(map(is_value, words)):
                 raise InputError(f"{grid.name} has {cell!r} in one cell in line {line}; use one delimiter.")
-
-
-def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:
-    """Refuse a square matrix whose rows have the names of its columns in another order."""
-    if header is not None and list(header) != list(row_names) and sorted(header) == sorted(row_names):
-        raise InputError(f"{grid.name} names its rows in another order than its columns; use one order for both.")

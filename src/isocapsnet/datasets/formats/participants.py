@@ -53,14 +53,9 @@ def find_table(folder: Path) -> Path | None:
 
 
 class Participants:
-    """A table of subjects, whose column of identifiers is the one that occurs in the file names.
+    """A table of subjects, whose column of identifiers is the one that occurs in ``file_names``, without extension.
 
-    Parameters
-    ----------
-    path : Path
-    file_names : sequence of str
-        Names of the subjects' files without extension.
-    limit : ReadLimit, optional
+    ``ids`` are the subjects of its rows without the prefix of BIDS, empty where the identifier is missing.
     """
 
     def __init__(self, path: Path, file_names: Sequence[str], limit: ReadLimit | None = None) -> None:
@@ -75,7 +70,7 @@ class Participants:
         ids = self.table.column(self.id_column)
         if rounded := next(filter(is_rounded, ids), None):
             raise InputError(f"{path.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
-        self._ids = clean_identifiers(ids)
+        self.ids = clean_identifiers(ids)
         self._rows = indexes[self.id_column]
         self._check_positions()
 
@@ -144,26 +139,18 @@ class Participants:
     def duplicates(self) -> list[str]:
         """A sentence for each subject that the table lists more than once; sub-1 and sub-01 are one."""
         return [
-            f"{self.path.name} lists {' and '.join(map(repr, sorted({self._ids[row] for row in rows})[:3]))} "
+            f"{self.path.name} lists {' and '.join(map(repr, sorted({self.ids[row] for row in rows})[:3]))} "
             f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
-            for rows in find_repeated(self._ids)
+            for rows in find_repeated(self.ids)
         ]
 
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` when there is none."""
         rows = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
         if len(rows) > 1:
-            names = list_some([repr(self._ids[row]) for row in sorted(rows)], 3)
+            names = list_some([repr(self.ids[row]) for row in sorted(rows)], 3)
             raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
         return rows[0] if rows else None
-
-    def identifier(self, row: int) -> str:
-        """The subject of a row, without the prefix of BIDS."""
-        return self._ids[row]
-
-    def without(self, rows: Collection[int | None]) -> list[str]:
-        """The subjects of the table that are in none of these rows."""
-        return [identifier for row, identifier in enumerate(self._ids) if identifier and row not in rows]
 
     def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
         """A column for the subjects in ``rows``; empty text for a missing value and for a subject not in the table."""

@@ -166,18 +166,20 @@ def read_folds(source: Path, options: ReadOptions, findings: Findings, limit: Re
     The subjects are the test parts one after the other; a training subject that no fold tests comes last.
     """
     paths = _find_folds(source)
-    parts = [_read_fold(path, limit) for path in paths]
     graphs: list[NDArray[Any]] = []
     labels: list[Any] = []
     folds: list[NDArray[Any]] = []
-    for fold in parts:
-        folds.append(np.arange(len(graphs), len(graphs) + len(fold["test"])))
-        graphs += [graph for graph, _ in fold["test"]]
-        labels += [label for _, label in fold["test"]]
+    training: list[list[tuple[NDArray[Any], Any]]] = []
+    for path in paths:
+        arrays, classes = parse(parse_fold, path, limit)
+        folds.append(np.arange(len(graphs), len(graphs) + len(classes["test"])))
+        graphs += [arrays[f"test/{i}"] for i in range(len(classes["test"]))]
+        labels += classes["test"]
+        training.append([(arrays[f"train/{i}"], label) for i, label in enumerate(classes["train"])])
     counts = Counter(map(_key, graphs, labels))
-    for fold, path in zip(parts, paths, strict=True):
-        seen = Counter(_key(*pair) for pair in fold["test"])
-        for graph, label in fold["train"]:
+    for path, tested, pairs in zip(paths, folds, training, strict=True):
+        seen = Counter(_key(graphs[i], labels[i]) for i in tested)
+        for graph, label in pairs:
             key = _key(graph, label)
             seen[key] += 1
             if seen[key] > counts[key]:
@@ -202,13 +204,6 @@ READER = Reader(lambda source: bool(_find_folds(source)), read_folds)
 
 def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:
     return graph.tobytes(), str(label)
-
-
-def _read_fold(path: Path, limit: ReadLimit) -> dict[str, list[tuple[NDArray[Any], Any]]]:
-    arrays, labels = parse(parse_fold, path, limit)
-    return {
-        part: [(arrays[f"{part}/{i}"], label) for i, label in enumerate(labels[part])] for part in ("train", "test")
-    }
 
 
 def parse_fold(path: Path, limit: ReadLimit) -> Parsed:

@@ -13,15 +13,12 @@ from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
 
 
-def _find_prefix(folder: Path) -> str | None:
-    """The NAME of a TUDataset folder; ``None`` for any other folder."""
-    names = [path.name.removesuffix("_graph_indicator.txt") for path in folder.glob("*_graph_indicator.txt")]
-    return names[0] if names and (folder / f"{names[0]}_A.txt").exists() else None
-
-
-def is_tudataset(source: Any) -> bool:
-    """Whether this is a TUDataset folder."""
-    return isinstance(source, Path) and source.is_dir() and _find_prefix(source) is not None
+def _find_prefix(source: Any) -> str | None:
+    """The NAME of a TUDataset folder; ``None`` for anything else."""
+    if not isinstance(source, Path) or not source.is_dir():
+        return None
+    names = [path.name.removesuffix("_graph_indicator.txt") for path in source.glob("*_graph_indicator.txt")]
+    return names[0] if names and (source / f"{names[0]}_A.txt").exists() else None
 
 
 def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
@@ -68,7 +65,7 @@ def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit
     )
 
 
-READER = Reader(is_tudataset, read_tudataset)
+READER = Reader(lambda source: _find_prefix(source) is not None, read_tudataset)
 
 
 def _node_index(
