@@ -20,7 +20,7 @@ from isocapsnet.cli._explanations import collect_reconstructions
 from isocapsnet.cli.data import READING
 from isocapsnet.cli.models import adjacency_of, open_for_model
 from isocapsnet.cli.report import writing
-from isocapsnet.datasets.formats.tables import read_table
+from isocapsnet.datasets.formats.text import read_table
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.explain.artifacts import save_explanation
 from isocapsnet.explain.attribution import is_network, sum_over_networks, sum_over_regions

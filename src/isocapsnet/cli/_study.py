@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.labels import is_missing
 from isocapsnet.evaluation.failures import printable
 from isocapsnet.evaluation.files import naming, set_aside
 from isocapsnet.evaluation.naming import digest_of

@@ -114,7 +114,7 @@ def fetch(name: str, cache: Path | None) -> None:
             bars.update(tasks[file_name], completed=done, total=total)
 
         graphs = fetch_graphs(name, cache=cache, progress=show)
-    _print_passport(graphs)
+    click.echo(graphs.describe())
     entry = CATALOG[name]
     click.echo(f"\nlicence   {entry.licence}\ncitation  {entry.citation}")
     for file in entry.files:
@@ -135,10 +135,7 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
       isocapsnet data describe planted --json
     """
     graphs = open_graphs(path, **options)
-    if as_json:
-        click.echo(json.dumps(graphs.passport, indent=2))
-    else:
-        _print_passport(graphs)
+    click.echo(json.dumps(graphs.passport, indent=2) if as_json else graphs.describe())
 
 
 @data.command()
@@ -191,13 +188,6 @@ def _print_findings(findings: "Findings") -> None:
             click.secho(f"{title:<8}  ... and {count - _LISTED:,} more; --json lists all.", fg=color)
 
 
-def _print_passport(graphs: "BrainGraphs") -> None:
-    from isocapsnet.datasets.passport import format_passport
-
-    for what, value in format_passport(graphs.passport):
-        click.echo(f"{what:<17} {printable(value)}")
-
-
 @data.command()
 @click.argument("path")
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
@@ -212,7 +202,7 @@ def convert(path: str, out: Path, **options: Any) -> None:
     """
     graphs = open_graphs(path, **options)
     graphs.save(out)
-    _print_passport(graphs)
+    click.echo(graphs.describe())
     click.echo(printable(f"written to {out}"))
 
 

@@ -46,7 +46,7 @@ def fit(data: str, method: str, out: Path, seed: int, device: str | None, use_un
 
     from isocapsnet import save_model
     from isocapsnet.cli._methods import make_method, split_one_name
-    from isocapsnet.datasets.nodes import layout_of
+    from isocapsnet.datasets.atlas import layout_of
     from isocapsnet.evaluation.estimation import build_estimator
 
     chosen = make_method(*split_one_name(method), device=device, use_unlabeled=use_unlabeled)
@@ -128,7 +128,7 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
 
 def open_for_model(estimator: "GraphClassifier", data: str, reading: dict[str, Any]) -> "BrainGraphs":
     """Data for a fitted model, with its nodes in its order; what edge lists do not tell is as in training."""
-    from isocapsnet.datasets.nodes import Layout
+    from isocapsnet.datasets.atlas import Layout
 
     like = Layout(estimator.n_nodes_in_, estimator.node_names_in_, estimator.directed_in_)
     return open_graphs(data, **reading, like=like)

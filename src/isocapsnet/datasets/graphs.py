@@ -108,7 +108,13 @@ class BrainGraphs:
             "name": name,
         }
         self.__dict__.update(parts)
-        self._check_agreement()
+        if graphs is not None and series is not None:
+            if len(series) != n_graphs:
+                raise InputError(f"There are {n_graphs} graphs but {len(series)} time series.")
+            if series[0].shape[1] != self.n_nodes:
+                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {series[0].shape[1]}.")
+        if atlas is not None and len(atlas) != self.n_nodes:
+            raise InputError(f"Atlas {atlas.name!r} has {len(atlas)} nodes but the graphs have {self.n_nodes}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"BrainGraphs is immutable; use replace({name}=...) to get a changed copy.")
@@ -213,8 +219,8 @@ class BrainGraphs:
         return str(self._passport["digest"])
 
     def describe(self) -> str:
-        """The passport as text."""
-        return "\n".join(f"{what:<17} {value}" for what, value in format_passport(self._passport))
+        """The passport as text that can be printed."""
+        return "\n".join(f"{what:<17} {printable(value)}" for what, value in format_passport(self._passport))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed."""
@@ -277,15 +283,3 @@ class BrainGraphs:
         data = cls(**arguments)
         data.__dict__["_saved_digest"] = digest
         return data
-
-    def _check_agreement(self) -> None:
-        """Refuse parts that do not belong together."""
-        if self.adjacency is not None and self.time_series is not None:
-            if len(self.time_series) != len(self.adjacency):
-                raise InputError(f"There are {len(self.adjacency)} graphs but {len(self.time_series)} time series.")
-            if (n_other := self.time_series[0].shape[1]) != self.n_nodes:
-                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {n_other}.")
-        if self.atlas is not None and len(self.atlas) != self.n_nodes:
-            raise InputError(
-                f"Atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}."
-            )

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError, check_graphs, check_option
-from isocapsnet.datasets.labels import is_missing
+from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.transformer import GraphTransformer
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import ATLASES
+from isocapsnet.datasets.atlas import ATLASES, Layout, layout_of, match_nodes
 from isocapsnet.datasets.duplicates import find_duplicates
 from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.nodes import Layout, layout_of, match_nodes
 from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, apply_options
 
 #: Name to reader. The first that recognises a source reads it; the last takes any folder.

@@ -16,13 +16,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import find_atlas, load_atlas
-from isocapsnet.datasets.fields import select_folds
+from isocapsnet.datasets.atlas import Layout, find_atlas, load_atlas
+from isocapsnet.datasets.fields import encode_labels, select_folds
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.labels import encode_labels
 from isocapsnet.datasets.mending import align_nodes, mend_graphs, mend_series
-from isocapsnet.datasets.nodes import Layout
 
 # With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
 _MIN_TIME_POINTS = 10
@@ -203,7 +201,9 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
     target = None if options.target == "labels" else options.target
     wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
     if missing := [column for column in wanted if column not in covariates]:
-        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(covariates) or 'none'}.")
+        raise InputError(
+            f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(map(str, covariates)) or 'none'}."
+        )
     changes: dict[str, Any] = {}
     if target:
         changes |= {"labels": covariates[target].tolist(), "label_names": None}

@@ -16,6 +16,7 @@ from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.formats.edges import EdgeList
+from isocapsnet.datasets.formats.text import is_counting
 from isocapsnet.datasets.reading import Findings, ReadOptions
 
 # A dense matrix of more nodes takes a gigabyte.
@@ -100,7 +101,7 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
         raise InputError("index_base= does not apply to edge lists whose nodes have names; leave it out.")
     if given is None and are_named and options.atlas is not None:
         given = list(load_atlas(options.atlas).node_names)
-    counted = given is not None and _are_counted(given)  # numbers instead of names do not identify nodes
+    counted = given is not None and is_counting(given)  # numbers instead of names do not identify nodes
     if given is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*given})):
         return given, {name: i for i, name in enumerate(given)}, "by their names"
     if given is None and (are_named or _are_codes(ids, options)):
@@ -115,11 +116,6 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     if given is not None and (is_listed or counted):
         names = given
     return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
-
-
-def _are_counted(names: Sequence[str]) -> bool:
-    numbers = [str(number) for number in range(len(names) + 1)]
-    return list(names) in (numbers[:-1], numbers[1:])
 
 
 def _are_codes(ids: NDArray[Any], options: ReadOptions) -> bool:

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from isocapsnet.datasets.labels import MISSING
+from isocapsnet.datasets.fields import MISSING
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,8 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
     if other := next((i for i, row in enumerate(body, start=1) if len(row) != width), None):
         found = f"{len(grid.rows[other])} in line {grid.lines[other]}"
         raise InputError(f"{grid.name} has {width} values in its first row but {found}.")
-    n_text = _count_text(body)
+    columns = zip(*body, strict=True)
+    n_text = sum(1 for _ in takewhile(lambda column: not any(map(is_number, column)), columns))
     if body and n_text == len(body[0]):
         raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
     _check_words(grid, n_text)
@@ -86,14 +87,6 @@ def _is_code(cell: str) -> bool:
 
 def _is_name(cell: str) -> bool:
     return any(map(str.isalpha, cell)) and not is_value(cell)
-
-
-def _count_text(rows: Sequence[Sequence[str]]) -> int:
-    """How many leading columns hold no number at all."""
-    count = 0
-    while rows and count < len(rows[0]) and not any(is_number(row[count]) for row in rows):
-        count += 1
-    return count
 
 
 def _count_titled(grid: Grid, header: Sequence[str], body: Sequence[Sequence[str]], is_short: bool) -> int:
@@ -158,9 +151,7 @@ def _are_whole(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
-    return len(rows[0]) == len(rows) and all(
-        row[column] == rows[column][i] for i, row in enumerate(rows) for column in range(i)
-    )
+    return [*map(tuple, rows)] == [*zip(*rows, strict=True)]
 
 
 def _check_words(grid: Grid, n_text: int) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.formats.identifiers import (
     Run,
     Tokens,
@@ -21,10 +22,8 @@ from isocapsnet.datasets.formats.identifiers import (
     index_identifiers,
     is_rounded,
 )
-from isocapsnet.datasets.formats.tables import read_table
-from isocapsnet.datasets.formats.text import is_number, parse_numbers
+from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers, read_table
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.labels import is_missing
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns that hold identifiers.
@@ -112,9 +111,8 @@ class Participants:
         if any(len(tokens) > 1 or not tokens[0].isdigit() for tokens in index):
             return True
         columns = self.table.columns
-        counts = [*map(str, range(len(columns[column]) + 1))]
-        is_counting = list(columns[column]) in (counts[:-1], counts[1:])
-        return column == next(iter(columns)) and not is_counting and not any(map(_is_identifier, columns))
+        is_first = column == next(iter(columns))
+        return is_first and not is_counting(columns[column]) and not any(map(_is_identifier, columns))
 
     def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
