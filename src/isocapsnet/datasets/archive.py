@@ -174,9 +174,7 @@ def _locate(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: 
         start = info.header_offset + _LOCAL_HEADER_BYTES + sum(struct.unpack("<HH", file.read(4)))
     key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, start, info.file_size, info.CRC)
     with archive.open(info) as member:
-        header = read_header(member, where)  # type: ignore[arg-type]
-        if header.n_bytes + header.data_bytes != info.file_size:
-            raise InputError(f"{where} declares {header.data_bytes} bytes of data, which is not what the file holds.")
+        header = read_header(member, info.file_size, where)  # type: ignore[arg-type]
         try:
             while key not in _VERIFIED and member.read(1 << 20):
                 pass  # zipfile compares the checksum when the last block is read

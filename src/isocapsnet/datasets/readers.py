@@ -110,12 +110,9 @@ def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[Bra
     The data are ``None`` when they would be refused. Besides what reading notes, asymmetric graphs, nodes without
     signal and near-duplicate subjects are looked for.
     """
-    findings = Findings()
-    try:
+    findings, data = Findings(), None
+    with findings.noting():
         data = _read(source, options or ReadOptions(), findings)
-    except InputError as error:
-        findings.errors.append(str(error))
-        data = None
     if data is not None:
         findings.warnings.extend(_look_closer(data))
     return data, findings

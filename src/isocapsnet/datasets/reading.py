@@ -6,7 +6,8 @@ first one, and ends with :func:`assemble`, which applies exclusions, mends, alig
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -50,6 +51,14 @@ class Findings:
             raise InputError(f"There is no subject {missing[0]!r} to exclude{example}.")
         self.exclusions |= dict.fromkeys(sorted(excluded.intersection(subjects)), "excluded on request")
         return np.flatnonzero([subject not in excluded for subject in subjects])
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note an error and leave the block, instead of stopping the reader."""
+        try:
+            yield
+        except InputError as error:
+            self.errors.append(str(error))
 
     def raise_errors(self) -> None:
         """Raise the first error, with the number of the others."""
@@ -171,7 +180,10 @@ def assemble(
             matrices = mend_graphs(list(matrices), sources, findings, may_mirror=is_directed is None)
         matrices, common_names = align_nodes(matrices, node_names, sources, findings, is_series)
         _check_shapes(matrices, sources, findings, is_series)
-    codes, label_names = _encode([None] * len(subjects) if labels is None else labels, findings)
+    codes, label_names = np.full(len(subjects), -1), ()
+    if labels is not None:
+        with findings.noting():
+            codes, label_names = _encode(labels, findings)
     if findings.errors:
         return None
     if isinstance(matrices, list) and not is_series:
@@ -254,12 +266,8 @@ def _check_shapes(
 
 
 def _encode(labels: Sequence[Any], findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Class codes and names; labels that cannot name classes are refused."""
-    try:
-        codes, names = encode_labels(labels)
-    except InputError as error:
-        findings.errors.append(str(error))
-        return np.zeros(0, dtype=np.int64), ()
+    """Class codes and names, with warnings about small classes."""
+    codes, names = encode_labels(labels)
     n_unlabelled = int((codes < 0).sum())
     if n_unlabelled and names:
         findings.warnings.append(f"{n_unlabelled} of {len(codes)} subjects have no label; they are kept as unlabelled.")

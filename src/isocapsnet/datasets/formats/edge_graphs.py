@@ -175,6 +175,10 @@ class _Pairs:
         self.ends, self.weights, self.lines = self.ends[first], self.weights[first], self.lines[first]
         if (self.ends[:, 0] == self.ends[:, 1]).any():
             findings.handle("edge lists: edges of nodes to themselves kept on the diagonal", edges.name)
+        reverse = self.ends @ [1, n_nodes]
+        index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
+        #: The index of each edge's reverse, -1 where there is none (n_edges,).
+        self.reverse = np.where(keys[index] == reverse, index, -1) if len(keys) else index
 
     def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:
         """Note the first edge that was listed before with another weight."""
@@ -184,19 +188,13 @@ class _Pairs:
                 f"{self.lines[earlier[edge]]} and {self.weights[edge]:g} in line {self.lines[edge]}; keep one."
             )
 
-    def reverses(self) -> NDArray[np.int64]:
-        """The index of each edge's reverse, -1 where there is none ``(n_edges,)``; edges are sorted by their ends."""
-        keys, reverse = self.ends @ [self.n_nodes, 1], self.ends @ [1, self.n_nodes]
-        index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
-        return np.where(keys[index] == reverse, index, -1) if len(keys) else index
-
     def graph(self, is_directed: bool, findings: Findings) -> NDArray[np.float64]:
         """The adjacency matrix ``(n_nodes, n_nodes)``."""
         matrix = np.zeros((self.n_nodes, self.n_nodes))
         rows, columns = self.ends.T
         if not is_directed:
-            reverse = self.reverses()
-            self._refuse((reverse >= 0) & (self.weights != self.weights[reverse]), reverse, findings)
+            is_other = (self.reverse >= 0) & (self.weights != self.weights[self.reverse])
+            self._refuse(is_other, self.reverse, findings)
             matrix[columns, rows] = self.weights
         matrix[rows, columns] = self.weights
         return matrix
@@ -207,10 +205,9 @@ def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Fin
     n_single = n_both = 0
     differ, rises, falls = False, False, False
     for one in pairs:
-        reverse = one.reverses()
         off = one.ends[:, 0] != one.ends[:, 1]
-        is_both = off & (reverse >= 0)
-        differ |= bool((is_both & (one.weights != one.weights[reverse])).any())
+        is_both = off & (one.reverse >= 0)
+        differ |= bool((is_both & (one.weights != one.weights[one.reverse])).any())
         n_both, n_single = n_both + int(is_both.sum()), n_single + int((off & ~is_both).sum())
         rises |= bool((one.ends[:, 0] < one.ends[:, 1]).any())
         falls |= bool((one.ends[:, 0] > one.ends[:, 1]).any())

@@ -63,10 +63,8 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     # Files of excluded subjects are not opened, because they may be unreadable.
     scans = [scans[i] for i in findings.exclude(options.exclude, [scan.subject for scan in scans])]
     for scan in scans:
-        try:
+        with findings.noting():
             scan.content = _read_content(scan.path, scan.path.relative_to(folder).as_posix(), limit)
-        except InputError as error:
-            findings.errors.append(str(error))
     contents = [scan.content for scan in scans if scan.content is not None]
     if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
         options = replace(options, kind="edges")
@@ -141,11 +139,9 @@ def _check_variants(paths: list[Path]) -> None:
 
 def _identify(path: Path, participants: Participants | None, findings: Findings) -> _Scan:
     """The subject of a file, by the participants table where it has one, else by the file's name."""
-    try:
+    with findings.noting():
         if participants is not None and (row := participants.find(path.stem)) is not None:
             return _Scan(path, participants.ids[row], row)
-    except InputError as error:
-        findings.errors.append(str(error))
     return _Scan(path, _entity(path.stem, "sub") or path.stem, None)
 
 
@@ -195,12 +191,10 @@ def _build_matrices(
             "node_names": [content.node_names for content in contents],
         }
     lists = [content.edges for content in contents if content.edges is not None]
-    try:
+    with findings.noting():
         graphs, names, is_directed = build_graphs(lists, options, findings) if lists else ([], [], None)
-    except InputError as error:
-        findings.errors.append(str(error))
-        return {"matrices": []}
-    return {"matrices": graphs, "node_names": [names] * len(lists), "is_directed": is_directed}
+        return {"matrices": graphs, "node_names": [names] * len(lists), "is_directed": is_directed}
+    return {"matrices": []}
 
 
 def _describe(
@@ -218,7 +212,7 @@ def _describe(
     if participants is None:
         return about
     rows = [scan.row for scan in scans]
-    try:
+    with findings.noting():
         if options.target is not None and options.target not in _NAME_TARGETS:
             about["labels"] = participants.values(options.target, rows)
             for word, count in participants.missing_words(options.target, rows).items():
@@ -227,6 +221,4 @@ def _describe(
             about["sites"] = [site or "unknown" for site in participants.values(options.site, rows)]
         if options.covariates:
             about["covariates"] = participants.covariates(options.covariates, rows)
-    except InputError as error:
-        findings.errors.append(str(error))
     return about

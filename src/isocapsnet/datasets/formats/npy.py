@@ -29,13 +29,9 @@ class NpyHeader(NamedTuple):
     order: str
     n_bytes: int
 
-    @property
-    def data_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
 
-
-def read_header(file: BinaryIO, where: str) -> NpyHeader:
-    """Read the header of an array of numbers or texts; refuse any other."""
+def read_header(file: BinaryIO, file_bytes: int, where: str) -> NpyHeader:
+    """Read the header of an array of numbers or texts, which must fill ``file_bytes``; refuse any other."""
     start = file.read(8)
     wide = start[6:7] in (b"\x02", b"\x03")
     length_bytes = file.read(4 if wide else 2)
@@ -59,16 +55,17 @@ def read_header(file: BinaryIO, where: str) -> NpyHeader:
     shape = tuple(int(part.strip("L ")) for part in fields["s"].split(",") if part.strip("L "))
     if len(shape) > 32 or max(shape, default=0) >= 1 << 62:
         raise InputError(f"{where} declares the impossible shape {fields['s'][:80]}.")
-    return NpyHeader(dtype, shape, "F" if fields["o"] == "True" else "C", len(start) + len(length_bytes) + length)
+    n_bytes = len(start) + len(length_bytes) + length
+    if n_bytes + (data_bytes := math.prod(shape) * dtype.itemsize) != file_bytes:
+        raise InputError(f"{where} declares {data_bytes} bytes of data, but has another size; it is damaged.")
+    return NpyHeader(dtype, shape, "F" if fields["o"] == "True" else "C", n_bytes)
 
 
-def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:
-    """Read an array from a stream of ``n_bytes``, which it must fill."""
-    header = read_header(file, where)
-    if header.n_bytes + header.data_bytes != n_bytes:
-        raise InputError(f"{where} declares {header.data_bytes} bytes of data, but has another size; it is damaged.")
-    limit.check(header.data_bytes, where)
-    values = np.frombuffer(file.read(header.data_bytes), dtype=header.dtype)
+def read_npy(file: BinaryIO, file_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:
+    """Read an array from a stream of ``file_bytes``, which it must fill."""
+    header = read_header(file, file_bytes, where)
+    limit.check(file_bytes - header.n_bytes, where)
+    values = np.frombuffer(file.read(file_bytes - header.n_bytes), dtype=header.dtype)
     return values.reshape(header.shape, order=header.order)  # type: ignore[call-overload]
 
 

@@ -3,25 +3,19 @@
 A file must never get another subject's row: where names allow two answers, the study is refused.
 """
 
+import itertools
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import is_missing
-from isocapsnet.datasets.formats.identifiers import (
-    Run,
-    Tokens,
-    clean_identifiers,
-    find_repeated,
-    find_runs,
-    index_identifiers,
-    is_rounded,
-)
+from isocapsnet.datasets.fields import MISSING, is_missing
 from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers, read_table
 from isocapsnet.datasets.isolation import ReadLimit
 
@@ -30,6 +24,24 @@ _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|s
 _ID_WORDS = frozenset(
     "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
+_WORDS = re.compile(r"[^\W\d_]+|\d+")
+_SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
+_FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
+# As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
+_ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
+
+Tokens = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Part of a file name that may be an identifier: its tokens, how many are before and after it, and whether it
+    starts inside a word, as 50030 does in control50030."""
+
+    tokens: Tokens
+    n_before: int
+    n_after: int
+    is_inside: bool
 
 
 def is_table(path: Path) -> bool:
@@ -60,16 +72,16 @@ class Participants:
     def __init__(self, path: Path, file_names: Sequence[str], limit: ReadLimit | None = None) -> None:
         self.path = path
         self.table = read_table(path, limit)
-        self._runs = find_runs(file_names)
+        self._runs = _find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
         indexes = {
-            name: index_identifiers(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
+            name: _index_identifiers(_clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
         }
         self.id_column = self._choose(indexes, file_names)
         ids = self.table.column(self.id_column)
-        if rounded := next(filter(is_rounded, ids), None):
+        if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
             raise InputError(f"{path.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
-        self.ids = clean_identifiers(ids)
+        self.ids = _clean_identifiers(ids)
         self._rows = indexes[self.id_column]
         self._check_positions()
 
@@ -114,7 +126,7 @@ class Participants:
         is_first = column == next(iter(columns))
         return is_first and not is_counting(columns[column]) and not any(map(_is_identifier, columns))
 
-    def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
+    def _match(self, file_name: str, index: Collection[Tokens]) -> list[_Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
         matching = [run for run in self._runs[file_name] if run.tokens in index]
         return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
@@ -139,7 +151,7 @@ class Participants:
         return [
             f"{self.path.name} lists {' and '.join(map(repr, sorted({self.ids[row] for row in rows})[:3]))} "
             f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
-            for rows in find_repeated(self.ids)
+            for rows in _find_repeated(self.ids)
         ]
 
     def find(self, file_name: str) -> int | None:
@@ -182,3 +194,88 @@ def _rank(column: str) -> int:
 
 def _is_identifier(column: str) -> bool:
     return _rank(column) < 2
+
+
+def _tokenize(name: str) -> Tokens:
+    """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
+    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(_plain(name))])
+
+
+def _clean_identifiers(cells: Sequence[str]) -> list[str]:
+    """Identifiers without the prefix of BIDS, empty where they are missing.
+
+    A column that a spreadsheet has turned into numbers (50952.0) holds the whole numbers before the point.
+    """
+    present = {cell for cell in {*cells} if cell.lower() not in MISSING}
+    if present and all(map(_FLOAT.fullmatch, present)):
+        return [re.split("[.,]", cell)[0] if cell in present else "" for cell in cells]
+    return [cell.removeprefix("sub-") if cell in present else "" for cell in cells]
+
+
+def _index_identifiers(identifiers: Sequence[str], wanted: Collection[Tokens]) -> dict[Tokens, list[int]]:
+    """The rows of each identifier that is wanted."""
+    keys = {one: tokens for one in {*identifiers} if (tokens := _tokenize(one)) in wanted}
+    rows: dict[Tokens, list[int]] = {}
+    for row, identifier in enumerate(identifiers):
+        if identifier in keys:
+            rows.setdefault(keys[identifier], []).append(row)
+    return rows
+
+
+def _find_repeated(identifiers: Sequence[str]) -> list[list[int]]:
+    """The rows of each identifier that is there more than once, in any writing: sub-1 and sub-01 are one."""
+    rows: dict[Tokens, list[int]] = {}
+    for row, identifier in enumerate(identifiers):
+        if tokens := _tokenize(identifier):
+            rows.setdefault(tokens, []).append(row)
+    return [repeated for repeated in rows.values() if len(repeated) > 1]
+
+
+def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
+    """What may be an identifier in each file name, longest first.
+
+    A run ends where a part between punctuation ends: 1a is not 1. It must reach into the part where file names
+    differ, because what they share, such as an atlas, is not an identifier. In the name of a single file, no number may
+    be left over.
+    """
+    tokens = [_tokenize(name) for name in names]
+    n_common_before, n_common_after = _common_length(tokens), _common_length([one[::-1] for one in tokens])
+    runs: dict[str, list[_Run]] = {}
+    for name, words in zip(names, tokens, strict=True):
+        first, last = n_common_before, len(words) - n_common_after - 1
+        if first > last:
+            first, last = 0, len(words) - 1
+        possible = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
+        if len(names) == 1:
+            left_over = {run: words[: run.n_before] + words[len(words) - run.n_after :] for run in possible}
+            possible = [run for run in possible if not any(map(str.isdigit, left_over[run]))]
+        runs[name] = sorted(possible, key=lambda run: -len(run.tokens))
+    return runs
+
+
+def _plain(name: str) -> str:
+    """A name in lower case and in one of its Unicode forms; of a BIDS name only the subject's entity."""
+    entity = _SUBJECT.search(name) if "sub-" in name else None
+    text = (entity[1] if entity else name).lower()
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _runs_of(name: str, words: Tokens) -> Iterator[_Run]:
+    """Runs from the start of a part between punctuation, or from the number after its letters, to the end of one."""
+    parts = [part for text in re.split(r"[\W_]+", _plain(name)) if (part := _tokenize(text))]
+    ends = list(itertools.accumulate(map(len, parts)))
+    starts = [(end - len(part), False) for end, part in zip(ends, parts, strict=True)]
+    for (start, _), part in zip(starts.copy(), parts, strict=True):
+        if len(part) > 1 and part[0].isalpha() and part[1].isdigit():
+            starts.append((start + 1, True))
+    for start, is_inside in starts:
+        for end in ends:
+            if start < end:
+                yield _Run(words[start:end], start, len(words) - end, is_inside)
+
+
+def _common_length(sequences: list[Tokens]) -> int:
+    """How many tokens all sequences start with; 0 when there is only one."""
+    if len(sequences) < 2:
+        return 0
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))
