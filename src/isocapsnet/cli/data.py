@@ -4,7 +4,6 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,18 +173,16 @@ def check(path: str, as_json: bool, **options: Any) -> None:
 
 def _print_findings(findings: "Findings") -> None:
     """The first of each kind, and how many more there are."""
-    handled = [f"{what}: {list_some(where)}" for what, where in islice(findings.handled.items(), _LISTED)]
-    excluded = [f"{subject}: {reason}" for subject, reason in islice(findings.exclusions.items(), _LISTED)]
-    for title, color, sentences, count in (
-        ("refused", "red", findings.errors, len(findings.errors)),
-        ("warning", "yellow", findings.warnings, len(findings.warnings)),
-        ("handled", None, handled, len(findings.handled)),
-        ("excluded", None, excluded, len(findings.exclusions)),
+    for title, color, sentences in (
+        ("refused", "red", findings.errors),
+        ("warning", "yellow", findings.warnings),
+        ("handled", None, [f"{what}: {list_some(where)}" for what, where in findings.handled.items()]),
+        ("excluded", None, [f"{subject}: {reason}" for subject, reason in findings.exclusions.items()]),
     ):
         for sentence in sentences[:_LISTED]:
             click.secho(f"{title:<8}  {printable(sentence)}", fg=color)
-        if count > _LISTED:
-            click.secho(f"{title:<8}  ... and {count - _LISTED:,} more; --json lists all.", fg=color)
+        if (more := len(sentences) - _LISTED) > 0:
+            click.secho(f"{title:<8}  ... and {more:,} more; --json lists all.", fg=color)
 
 
 @data.command()

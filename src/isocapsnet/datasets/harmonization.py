@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError, check_graphs, check_option
 from isocapsnet.datasets.fields import is_missing
-from isocapsnet.datasets.transformer import GraphTransformer
+from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
 
 
 class ConfoundRegressor(GraphTransformer):
@@ -79,8 +79,7 @@ class SiteHarmonizer(GraphTransformer):
             return self
         is_seen = np.isin(site_names, self.sites_)
         edges = graphs[is_seen].reshape(is_seen.sum(), -1).astype(np.float64)
-        off_diagonal = ~np.eye(self.n_nodes_in_, dtype=bool).ravel()
-        self.varies_ = off_diagonal & (edges.std(axis=0) > 1e-12)
+        self.varies_ = off_diagonal(graphs).ravel() & (edges.std(axis=0) > 1e-12)
         self.encoder_ = None if frame is None else _CovariateEncoder(frame[is_seen])
         self.combat_ = _make_combat(site_names[is_seen], self._encode(frame, is_seen)).fit(edges[:, self.varies_])
         return self

@@ -168,12 +168,8 @@ class _Child:
 
     def close(self) -> None:
         if self.owner == os.getpid():
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with suppress(OSError):
-                    assert pipe is not None
-                    pipe.close()
+            with suppress(OSError), self._process:  # which closes the pipes and waits
+                self._process.kill()
 
 
 _LOCK = threading.Lock()

@@ -180,7 +180,8 @@ def assemble(
             matrices = mend_graphs(list(matrices), sources, findings, may_mirror=is_directed is None)
         matrices, common_names = align_nodes(matrices, node_names, sources, findings, is_series)
         _check_shapes(matrices, sources, findings, is_series)
-    codes, label_names = np.full(len(subjects), -1), ()
+    codes = np.full(len(subjects), -1)
+    label_names: tuple[str, ...] = ()
     if labels is not None:
         with findings.noting():
             codes, label_names = _encode(labels, findings)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
-from isocapsnet.datasets.formats.edges import EdgeList
+from isocapsnet.datasets.formats.matrices import EdgeList
 from isocapsnet.datasets.formats.text import is_counting
 from isocapsnet.datasets.reading import Findings, ReadOptions
 
@@ -104,7 +104,8 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     counted = given is not None and is_counting(given)  # numbers instead of names do not identify nodes
     if given is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*given})):
         return given, {name: i for i, name in enumerate(given)}, "by their names"
-    if given is None and (are_named or _are_codes(ids, options)):
+    is_open = options.n_nodes is None and options.index_base is None and options.like is None
+    if given is None and (are_named or (is_open and ids.min() > max(_CODES, len(ids)))):
         names = sorted(map(str, ids.tolist()), key=_natural)
         what = f"those of the {'names' if are_named else 'codes'} that have an edge in any file"
         return names, {name: i for i, name in enumerate(names)}, what
@@ -116,11 +117,6 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     if given is not None and (is_listed or counted):
         names = given
     return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
-
-
-def _are_codes(ids: NDArray[Any], options: ReadOptions) -> bool:
-    is_open = options.n_nodes is None and options.index_base is None and options.like is None
-    return is_open and ids.min() > max(_CODES, len(ids))
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

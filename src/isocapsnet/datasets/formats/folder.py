@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.edge_graphs import build_graphs
-from isocapsnet.datasets.formats.edges import edges_of_matrix, find_edges
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
-from isocapsnet.datasets.formats.matrices import parse_matrix
+from isocapsnet.datasets.formats.matrices import edges_of_matrix, find_edges, parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
 from isocapsnet.datasets.formats.recognition import Content, Kind, is_named_series, recognise

@@ -2,7 +2,6 @@
 
 import math
 import re
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -37,7 +36,7 @@ def read_header(file: BinaryIO, file_bytes: int, where: str) -> NpyHeader:
     length_bytes = file.read(4 if wide else 2)
     if start[:6] != _MAGIC or start[6:7] not in (b"\x01", b"\x02", b"\x03") or len(length_bytes) < (4 if wide else 2):
         raise InputError(f"{where} is not a numpy array; it is damaged or incomplete.")
-    (length,) = struct.unpack("<I" if wide else "<H", length_bytes)
+    length = int.from_bytes(length_bytes, "little")
     text = file.read(min(length, _HEADER_BYTES))
     match = _HEADER.fullmatch(text.decode("latin-1")) if len(text) == length else None
     fields = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}

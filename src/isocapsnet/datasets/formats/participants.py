@@ -74,9 +74,7 @@ class Participants:
         self.table = read_table(path, limit)
         self._runs = _find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
-        indexes = {
-            name: _index_identifiers(_clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
-        }
+        indexes = {name: _find_rows(_clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
         self.id_column = self._choose(indexes, file_names)
         ids = self.table.column(self.id_column)
         if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
@@ -151,7 +149,8 @@ class Participants:
         return [
             f"{self.path.name} lists {' and '.join(map(repr, sorted({self.ids[row] for row in rows})[:3]))} "
             f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
-            for rows in _find_repeated(self.ids)
+            for rows in _find_rows(self.ids).values()
+            if len(rows) > 1
         ]
 
     def find(self, file_name: str) -> int | None:
@@ -212,23 +211,15 @@ def _clean_identifiers(cells: Sequence[str]) -> list[str]:
     return [cell.removeprefix("sub-") if cell in present else "" for cell in cells]
 
 
-def _index_identifiers(identifiers: Sequence[str], wanted: Collection[Tokens]) -> dict[Tokens, list[int]]:
-    """The rows of each identifier that is wanted."""
-    keys = {one: tokens for one in {*identifiers} if (tokens := _tokenize(one)) in wanted}
+def _find_rows(identifiers: Sequence[str], wanted: Collection[Tokens] | None = None) -> dict[Tokens, list[int]]:
+    """The rows of each identifier (or only of those wanted) in any writing: sub-1 and sub-01 are one."""
+    keys = {one: _tokenize(one) for one in {*identifiers}}
     rows: dict[Tokens, list[int]] = {}
     for row, identifier in enumerate(identifiers):
-        if identifier in keys:
-            rows.setdefault(keys[identifier], []).append(row)
-    return rows
-
-
-def _find_repeated(identifiers: Sequence[str]) -> list[list[int]]:
-    """The rows of each identifier that is there more than once, in any writing: sub-1 and sub-01 are one."""
-    rows: dict[Tokens, list[int]] = {}
-    for row, identifier in enumerate(identifiers):
-        if tokens := _tokenize(identifier):
+        tokens = keys[identifier]
+        if tokens and (wanted is None or tokens in wanted):
             rows.setdefault(tokens, []).append(row)
-    return [repeated for repeated in rows.values() if len(repeated) > 1]
+    return rows
 
 
 def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
@@ -246,9 +237,9 @@ def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
         if first > last:
             first, last = 0, len(words) - 1
         possible = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
-        if len(names) == 1:
-            left_over = {run: words[: run.n_before] + words[len(words) - run.n_after :] for run in possible}
-            possible = [run for run in possible if not any(map(str.isdigit, left_over[run]))]
+        for run in possible.copy() if len(names) == 1 else ():
+            if any(map(str.isdigit, words[: run.n_before] + words[len(words) - run.n_after :])):
+                possible.remove(run)
         runs[name] = sorted(possible, key=lambda run: -len(run.tokens))
     return runs
 

@@ -217,8 +217,12 @@ def read_table(path: Path, limit: ReadLimit | None = None) -> Table:
         raise InputError(f"{path.name} has no column names in its first line.")
     header, *body = rows
     names = _name_columns(path, header, is_quoted=delimiter in ",;")
-    if rival := next((other for other in _RIVALS.get(delimiter, "") if _separates(other, text, len(names))), None):
-        raise InputError(f"{path.name} has {delimiter!r} between its header's names but {rival!r} in every other line.")
+    n_rivals = len(names) - 1
+    others = [line for line in text.split("\n") if line.strip()][1:]
+    for rival in _RIVALS.get(delimiter, "") if others and n_rivals else "":
+        if all(line.count(rival) == n_rivals for line in others):
+            what = f"{delimiter!r} between its header's names but {rival!r} in every other line"
+            raise InputError(f"{path.name} has {what}.")
     columns = zip(*body, strict=True) if body else ((),) * len(names)
     return Table(path.name, dict(zip(names, columns, strict=True)), lines[1:], is_quoted=delimiter in ",;")
 
@@ -234,24 +238,14 @@ def _split_table(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, l
     first = 1
     try:
         for row in reader:
-            if reader.line_num > first and _has_swallowed(row, delimiter):
+            # A quoted field that spans lines must not hold what could be another row.
+            further = [line for cell in row for line in cell.split("\n")[1:]] if reader.line_num > first else ()
+            if any(delimiter in line for line in further) or (further and len(row) == 1):
                 raise InputError(f"{path.name} has a quote in line {first} that spans rows to line {reader.line_num}.")
             yield first, [cell.strip() for cell in row]
             first = reader.line_num + 1
     except csv.Error as error:
         raise InputError(f"{path.name} has a quote in line {first} that is not closed ({error}).") from error
-
-
-def _has_swallowed(row: list[str], delimiter: str) -> bool:
-    """Whether a quoted field that spans lines holds what could be another row."""
-    further = [line for cell in row for line in cell.split("\n")[1:]]
-    return len(row) == 1 or any(delimiter in line for line in further)
-
-
-def _separates(other: str, text: str, n_columns: int) -> bool:
-    """Whether another delimiter would split every row into as many fields as the header has."""
-    body = [line for line in text.split("\n") if line.strip()][1:]
-    return n_columns > 1 and bool(body) and all(line.count(other) == n_columns - 1 for line in body)
 
 
 def _name_columns(path: Path, header: list[str], is_quoted: bool) -> list[str]:
