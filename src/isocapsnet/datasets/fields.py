@@ -21,12 +21,6 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """A slice where the indices are consecutive, so that a subset of a memory map stays one."""
-    steps = np.diff(index)
-    return slice(int(index[0]), int(index[-1]) + 1) if (steps == 1).all() else index
-
-
 def check_texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
     """One text per graph."""
     texts = np.array([str(value) for value in values], dtype=np.str_)

@@ -242,12 +242,14 @@ class BrainGraphs:
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise InputError(f"A selection must be indices, a mask or names, not {index.dtype} of shape {index.shape}.")
         index = np.arange(len(self))[index]
+        # A slice where indices are consecutive, so that a subset of a memory map stays one.
+        rows = slice(int(index[0]), int(index[-1]) + 1) if (np.diff(index) == 1).all() else index
         covariates = self.covariates
         exclusions = dict(self.exclusions)
         if reason is not None:
             exclusions |= dict.fromkeys(np.delete(self.subjects, index).tolist(), reason)
         return self.replace(
-            adjacency=None if self.adjacency is None else self.adjacency[fields.as_slice(index)],
+            adjacency=None if self.adjacency is None else self.adjacency[rows],
             labels=self.labels[index],
             subjects=self.subjects[index],
             sites=None if self.sites is None else self.sites[index],

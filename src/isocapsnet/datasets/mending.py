@@ -22,7 +22,8 @@ def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *
     for i, graph in enumerate(graphs):
         if not np.isfinite(graph).all():
             graph = mended[i] = fill_gaps(graph, sources[i], findings)
-        if may_mirror and _is_triangular(graph):
+        is_square = graph.shape[0] == graph.shape[1]
+        if may_mirror and is_square and np.triu(graph, k=1).any() != np.tril(graph, k=-1).any():
             triangular.append(i)
     if triangular:
         others = sorted({*range(len(graphs))} - {*triangular})
@@ -39,10 +40,6 @@ def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *
     for i, graph in mended.items():
         copy[i] = graph
     return copy
-
-
-def _is_triangular(graph: NDArray[Any]) -> bool:
-    return graph.shape[0] == graph.shape[1] and bool(np.triu(graph, k=1).any() != np.tril(graph, k=-1).any())
 
 
 def _has_direction(graph: NDArray[Any]) -> bool:

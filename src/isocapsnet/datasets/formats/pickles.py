@@ -221,12 +221,10 @@ def parse_fold(path: Path, limit: ReadLimit) -> Parsed:
             raise InputError(f"{path.name} has {len(graphs)} graphs but {len(labels[part])} labels in its {part} part.")
         if not all(isinstance(label, bool | int | float | str) for label in labels[part]):
             raise InputError(f"{path.name} has a label in its {part} part that is neither a number nor a text.")
-        arrays |= {f"{part}/{i}": _as_square(path, graph) for i, graph in enumerate(graphs)}
+        for i, graph in enumerate(graphs):
+            n_nodes = math.isqrt(graph.size)
+            if n_nodes == 0 or n_nodes * n_nodes != graph.size or graph.dtype.kind not in "biuf":
+                what = f"a graph of shape {graph.shape} and type {graph.dtype}"
+                raise InputError(f"{path.name} holds {what}; it must be square.")
+            arrays[f"{part}/{i}"] = graph.reshape(n_nodes, n_nodes)
     return arrays, labels
-
-
-def _as_square(path: Path, graph: NDArray[Any]) -> NDArray[Any]:
-    n_nodes = math.isqrt(graph.size)
-    if n_nodes == 0 or n_nodes * n_nodes != graph.size or graph.dtype.kind not in "biuf":
-        raise InputError(f"{path.name} holds a graph of shape {graph.shape} and type {graph.dtype}; it must be square.")
-    return graph.reshape(n_nodes, n_nodes)
