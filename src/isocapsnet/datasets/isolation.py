@@ -235,13 +235,12 @@ def _set_limits(n_bytes: int, seconds: float) -> None:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_limit = int(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    used = os.times()
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: int(used.user + used.system + seconds) + 1}
     if sys.platform == "linux":
-        room = max(n_bytes, psutil.Process().memory_info().vms + _LEAST_ROOM)
-        resource.setrlimit(resource.RLIMIT_AS, (room, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        limits[resource.RLIMIT_AS] = max(n_bytes, psutil.Process().memory_info().vms + _LEAST_ROOM)
+    for which, soft in limits.items():
+        resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
 
 
 def _describe(path: Path, error: Exception) -> str:

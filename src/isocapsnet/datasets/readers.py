@@ -99,8 +99,9 @@ def load_graphs(
     )
     findings = Findings()
     data = _read(source, options, findings)
-    findings.raise_errors()
-    assert data is not None
+    if data is None or findings.errors:
+        first, *others = findings.errors
+        raise InputError(f"{first} ({len(others)} more; `isocapsnet data check` lists them all.)" if others else first)
     return data
 
 

@@ -60,13 +60,6 @@ class Findings:
         except InputError as error:
             self.errors.append(str(error))
 
-    def raise_errors(self) -> None:
-        """Raise the first error, with the number of the others."""
-        if self.errors:
-            more = len(self.errors) - 1
-            hint = f" ({more} more; `isocapsnet data check` lists them all.)" if more else ""
-            raise InputError(self.errors[0] + hint)
-
 
 @dataclass(frozen=True)
 class ReadOptions:

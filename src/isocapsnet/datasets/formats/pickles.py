@@ -102,11 +102,9 @@ class _Builder:
 
     def build(self, item: Any) -> Any:
         # Shared parts are built once, so that a small file cannot describe a structure of exponential size.
-        if id(item) in self._built:
-            return self._built[id(item)][1]
-        result = self._build(item)
-        self._built[id(item)] = (item, result)
-        return result
+        if id(item) not in self._built:
+            self._built[id(item)] = (item, self._build(item))
+        return self._built[id(item)][1]
 
     def _build(self, item: Any) -> Any:
         if item is None or isinstance(item, bool | int | float | str | bytes | bytearray):

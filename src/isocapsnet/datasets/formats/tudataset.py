@@ -73,7 +73,7 @@ def _node_index(
 ) -> NDArray[np.int64]:
     """Which row of its graph's matrix each node is."""
     counts = np.bincount(graph_of_node)
-    within = np.arange(len(graph_of_node)) - np.repeat(np.cumsum(counts) - counts, counts)
+    differ = counts.min() < counts.max()
     path = folder / f"{prefix}_node_labels.txt"
     if path.exists():
         region = _whole_numbers(path, limit)[:, 0]
@@ -81,12 +81,12 @@ def _node_index(
             raise InputError(f"{path.name} holds {len(region)} labels for {len(graph_of_node)} nodes.")
         pairs = np.stack([graph_of_node, region], axis=1)
         if len(np.unique(pairs, axis=0)) == len(pairs):
-            if len(set(counts.tolist())) > 1:
+            if differ:
                 findings.handle("nodes absent from the file kept without edges", prefix)
             return region - region.min()
-    if len(set(counts.tolist())) > 1:
+    if differ:
         raise InputError(f"{prefix} has graphs of {counts.min()} to {counts.max()} nodes and no node labels.")
-    return within
+    return np.arange(len(graph_of_node)) % counts[0]
 
 
 def _read(path: Path, limit: ReadLimit) -> NDArray[np.float64]:
