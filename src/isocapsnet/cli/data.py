@@ -1,6 +1,7 @@
 """``isocapsnet data``: list, fetch, describe, check and convert datasets."""
 
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -105,12 +106,10 @@ def fetch(name: str, cache: Path | None) -> None:
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, disable=not sys.stderr.isatty()) as bars:
-        tasks: dict[str, Any] = {}
+        task = functools.cache(lambda file_name: bars.add_task(file_name, total=None))
 
         def show(file_name: str, done: int, total: int | None) -> None:
-            if file_name not in tasks:
-                tasks[file_name] = bars.add_task(file_name, total=total)
-            bars.update(tasks[file_name], completed=done, total=total)
+            bars.update(task(file_name), completed=done, total=total)
 
         graphs = fetch_graphs(name, cache=cache, progress=show)
     click.echo(graphs.describe())

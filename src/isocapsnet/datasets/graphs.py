@@ -93,21 +93,20 @@ class BrainGraphs:
         n_graphs = len(graphs) if graphs is not None else len(series or ())
         subject_ids = fields.check_subjects(range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
         codes, names = fields.check_codes(labels, label_names, n_graphs)
-        parts = {
-            "adjacency": graphs,
-            "time_series": series,
-            "labels": fields.read_only(codes),
-            "label_names": names,
-            "subjects": subject_ids,
-            "sites": None if sites is None else fields.check_texts("sites", sites, n_graphs),
-            "_covariates": None if covariates is None else fields.check_covariates(covariates, subject_ids),
-            "atlas": atlas,
-            "folds": tuple(fields.check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
-            "exclusions": MappingProxyType(dict(exclusions or {})),
-            "handled": MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
-            "name": name,
-        }
-        self.__dict__.update(parts)
+        self.__dict__.update(
+            adjacency=graphs,
+            time_series=series,
+            labels=fields.read_only(codes),
+            label_names=names,
+            subjects=subject_ids,
+            sites=None if sites is None else fields.check_texts("sites", sites, n_graphs),
+            _covariates=None if covariates is None else fields.check_covariates(covariates, subject_ids),
+            atlas=atlas,
+            folds=tuple(fields.check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
+            exclusions=MappingProxyType(dict(exclusions or {})),
+            handled=MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
+            name=name,
+        )
         if graphs is not None and series is not None:
             if len(series) != n_graphs:
                 raise InputError(f"There are {n_graphs} graphs but {len(series)} time series.")
