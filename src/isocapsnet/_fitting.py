@@ -9,8 +9,8 @@ import pandas as pd
 from isocapsnet._methods import list_one_method
 from isocapsnet._planning import adjacency_of, open_data
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import Layout, layout_of
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.nodes import Layout, layout_of
 from isocapsnet.datasets.readers import examine_graphs
 from isocapsnet.datasets.reading import Findings, ReadOptions
 from isocapsnet.evaluation.estimation import build_estimator

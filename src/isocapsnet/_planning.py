@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from isocapsnet._data_copies import publish
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
 from isocapsnet._validation import InputError, check_option
+from isocapsnet.datasets.atlas import match_nodes
+from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.labels import is_missing
-from isocapsnet.datasets.nodes import match_nodes
 from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor

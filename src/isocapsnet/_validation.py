@@ -36,23 +36,18 @@ def check_graphs(
     *,
     n_nodes: int | None = None,
     min_graphs: int = 1,
-    subjects: Sequence[str] | None = None,
     name: str = "X",
 ) -> NDArray[Any]:
     """Return ``X`` as a numeric array ``(n_graphs, n_nodes, n_nodes)``, or refuse it.
 
     The array is never copied when it already is one (a memory map stays a memory map) and never written to.
-    ``subjects`` gives names for the sentences; without it graphs are named by their index.
     """
-    if isinstance(X, np.ndarray):
-        graphs = X
-    else:
-        try:
-            graphs = np.asarray(X)
-        except ValueError as error:
-            raise InputError(
-                f"{name}: the graphs do not have one common shape; every graph must have the same number of nodes."
-            ) from error
+    try:
+        graphs = np.asanyarray(X)
+    except ValueError as error:
+        raise InputError(
+            f"{name}: the graphs do not have one common shape; every graph must have the same number of nodes."
+        ) from error
     if graphs.dtype.kind not in "fiub":
         raise InputError(f"{name} holds {graphs.dtype} values; graphs must be real numbers.")
     if graphs.ndim != 3:
@@ -78,10 +73,9 @@ def check_graphs(
             finite = np.isfinite(chunk)
             if not finite.all():
                 graph, row, column = (int(i) for i in np.argwhere(~finite)[0])
-                who = subjects[start + graph] if subjects is not None else f"graph {start + graph}"
                 raise InputError(
-                    f"{name}: {who} has the value {chunk[graph, row, column]} at row {row}, column {column}; "
-                    "remove the subject or replace its missing edges before fitting."
+                    f"{name}: graph {start + graph} has the value {chunk[graph, row, column]} at row {row}, column "
+                    f"{column}; remove the subject or replace its missing edges before fitting."
                 )
     return graphs
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import Atlas, load_atlas
+from isocapsnet.datasets.fields import encode_labels
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.labels import encode_labels
 
 from .conftest import make_study
 

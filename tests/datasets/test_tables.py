@@ -5,7 +5,7 @@ import pytest
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.participants import Participants
-from isocapsnet.datasets.formats.tables import read_table
+from isocapsnet.datasets.formats.text import read_table
 from isocapsnet.datasets.readers import examine_graphs, load_graphs
 from isocapsnet.datasets.reading import ReadOptions
 

@@ -1,10 +1,10 @@
 """``isocapsnet data``: list, fetch, describe, check and convert datasets."""
 
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from isocapsnet.cli._errors import as_options
 from isocapsnet.cli._options import Bytes, NameList
 
 if TYPE_CHECKING:
-    from isocapsnet.datasets.graphs import BrainGraphs
     from isocapsnet.datasets.reading import Findings
 
 #: The options of :func:`reading_options`, which are keywords of ``load_graphs``.
@@ -105,15 +104,13 @@ def fetch(name: str, cache: Path | None) -> None:
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, disable=not sys.stderr.isatty()) as bars:
-        tasks: dict[str, Any] = {}
+        task = functools.cache(lambda file_name: bars.add_task(file_name, total=None))
 
         def show(file_name: str, done: int, total: int | None) -> None:
-            if file_name not in tasks:
-                tasks[file_name] = bars.add_task(file_name, total=total)
-            bars.update(tasks[file_name], completed=done, total=total)
+            bars.update(task(file_name), completed=done, total=total)
 
         graphs = fetch_graphs(name, cache=cache, progress=show)
-    _print_passport(graphs)
+    click.echo(graphs.describe())
     entry = CATALOG[name]
     click.echo(f"\nlicence   {entry.licence}\ncitation  {entry.citation}")
     for file in entry.files:
@@ -136,10 +133,7 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
     from isocapsnet import load_graphs
 
     graphs = load_graphs(path, **options)
-    if as_json:
-        click.echo(json.dumps(graphs.passport, indent=2))
-    else:
-        _print_passport(graphs)
+    click.echo(json.dumps(graphs.passport, indent=2) if as_json else graphs.describe())
 
 
 @data.command()
@@ -178,25 +172,16 @@ def check(path: str, as_json: bool, **options: Any) -> None:
 
 def _print_findings(findings: "Findings") -> None:
     """The first of each kind, and how many more there are."""
-    handled = [f"{what}: {list_some(where)}" for what, where in islice(findings.handled.items(), _LISTED)]
-    excluded = [f"{subject}: {reason}" for subject, reason in islice(findings.exclusions.items(), _LISTED)]
-    for title, color, sentences, count in (
-        ("refused", "red", findings.errors, len(findings.errors)),
-        ("warning", "yellow", findings.warnings, len(findings.warnings)),
-        ("handled", None, handled, len(findings.handled)),
-        ("excluded", None, excluded, len(findings.exclusions)),
+    for title, color, sentences in (
+        ("refused", "red", findings.errors),
+        ("warning", "yellow", findings.warnings),
+        ("handled", None, [f"{what}: {list_some(where)}" for what, where in findings.handled.items()]),
+        ("excluded", None, [f"{subject}: {reason}" for subject, reason in findings.exclusions.items()]),
     ):
         for sentence in sentences[:_LISTED]:
             click.secho(f"{title:<8}  {printable(sentence)}", fg=color)
-        if count > _LISTED:
-            click.secho(f"{title:<8}  ... and {count - _LISTED:,} more; --json lists all.", fg=color)
-
-
-def _print_passport(graphs: "BrainGraphs") -> None:
-    from isocapsnet.datasets.passport import format_passport
-
-    for what, value in format_passport(graphs.passport):
-        click.echo(f"{what:<17} {printable(value)}")
+        if (more := len(sentences) - _LISTED) > 0:
+            click.secho(f"{title:<8}  ... and {more:,} more; --json lists all.", fg=color)
 
 
 @data.command()
@@ -215,5 +200,5 @@ def convert(path: str, out: Path, **options: Any) -> None:
 
     graphs = load_graphs(path, **options)
     graphs.save(out)
-    _print_passport(graphs)
+    click.echo(graphs.describe())
     click.echo(printable(f"written to {out}"))

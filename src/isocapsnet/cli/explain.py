@@ -63,7 +63,7 @@ def explain(
     from isocapsnet import _explaining
     from isocapsnet._fitting import open_for_model
     from isocapsnet.cli._display import escape, make_console
-    from isocapsnet.datasets.formats.tables import read_table
+    from isocapsnet.datasets.formats.text import read_table
 
     console = make_console()
     estimator, graphs = open_for_model(model, data, reading)

@@ -39,6 +39,8 @@ _COMPRESSED_IN_MEMORY_BYTES = 256 << 20
 _LEFTOVER_SECONDS = 3600
 # Between two members lie extra fields and padding (at most 87 bytes) and a data descriptor (24); an array needs more.
 _LARGEST_GAP = 128
+#: Checksums that were right: of this member of a file with this inode, size and time of change.
+_VERIFIED: set[tuple[int, ...]] = set()
 
 
 def cache_folder() -> Path:
@@ -136,7 +138,7 @@ def _open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The arrays of an archive by name; refuses what numpy does not write."""
+    """The arrays of an archive by name; refuses what numpy does not write, and members that are not listed."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
@@ -147,21 +149,12 @@ def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
             raise InputError(f"{path.name}: the array {name} is encrypted or has a compression that numpy never uses.")
         members[name] = info
-    _check_gaps(path, archive)
+    listed = sorted(members.values(), key=lambda info: info.header_offset)
+    starts = [*(info.header_offset for info in listed), archive.start_dir]
+    ends = [0, *(i.header_offset + _LOCAL_HEADER_BYTES + len(i.filename) + i.compress_size for i in listed)]
+    if any(start - end > _LARGEST_GAP for start, end in zip(starts, ends, strict=True)):
+        raise InputError(f"{path.name} holds data that its directory does not list; the file is damaged.")
     return members
-
-
-def _check_gaps(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse an archive in which members lie that its directory does not list."""
-    end = 0
-    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
-        if info.header_offset - end > _LARGEST_GAP:
-            break
-        end = info.header_offset + _LOCAL_HEADER_BYTES + len(info.filename) + info.compress_size
-    else:
-        if archive.start_dir - end <= _LARGEST_GAP:
-            return
-    raise InputError(f"{path.name} holds data that its directory does not list; the file is damaged.")
 
 
 def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
@@ -175,35 +168,21 @@ def _aligned_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
 
 def _locate(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> tuple[str, Any, str, int]:
     """Type, shape, memory order and offset of a member that can be mapped, once its checksum is right."""
-    with archive.open(info) as member:
-        header = read_header(member, where)  # type: ignore[arg-type]
     with path.open("rb") as file:
+        state = os.fstat(file.fileno())
         file.seek(info.header_offset + 26)
-        name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
-        start = info.header_offset + _LOCAL_HEADER_BYTES + name_bytes + extra_bytes
-        if header.n_bytes + header.data_bytes != info.file_size:
-            raise InputError(f"{where} declares {header.data_bytes} bytes of data, which is not what the file holds.")
-        _verify(file, start, info, where)
-    return header.dtype.str, header.shape, header.order, start + header.n_bytes
-
-
-#: Checksums that were right: of this member of a file with this inode, size and time of change.
-_VERIFIED: set[tuple[int, ...]] = set()
-
-
-def _verify(file: IO[bytes], start: int, info: zipfile.ZipInfo, where: str) -> None:
-    """Compare a stored member with its checksum, unless that was done since the file was last changed."""
-    state = os.fstat(file.fileno())
+        start = info.header_offset + _LOCAL_HEADER_BYTES + sum(struct.unpack("<HH", file.read(4)))
     key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, start, info.file_size, info.CRC)
-    if key in _VERIFIED:
-        return
-    file.seek(start)
-    checksum, left = 0, info.file_size
-    while left and (block := file.read(min(left, 1 << 20))):
-        checksum, left = zlib.crc32(block, checksum), left - len(block)
-    if left or checksum != info.CRC:
-        raise InputError(f"{where} does not match its checksum; the file is damaged, so copy or convert it again.")
+    with archive.open(info) as member:
+        header = read_header(member, info.file_size, where)  # type: ignore[arg-type]
+        try:
+            while key not in _VERIFIED and member.read(1 << 20):
+                pass  # zipfile compares the checksum when the last block is read
+        except zipfile.BadZipFile as error:
+            what = "does not match its checksum; the file is damaged, so copy or convert it again"
+            raise InputError(f"{where} {what}.") from error
     _VERIFIED.add(key)
+    return header.dtype.str, header.shape, header.order, start + header.n_bytes
 
 
 def _unpacked(path: Path, limit: ReadLimit) -> Path:
@@ -211,16 +190,12 @@ def _unpacked(path: Path, limit: ReadLimit) -> Path:
     with path.open("rb") as compressed:
         digest = hashlib.file_digest(compressed, "sha256").hexdigest()
     twin = cache_folder() / "unpacked" / f"{digest}.npz"
-    _remove_leftovers(twin.parent)
+    # What a killed process was writing; anything younger may belong to a process that lives.
+    for leftover in twin.parent.glob(".*.npz.*"):
+        with suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:
+                leftover.unlink()
     if not twin.exists():
         with replacing(twin) as file:
             parse(unpack_archive, path, limit, target=file.name)
     return twin
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process was writing; anything younger may belong to a process that lives."""
-    for partial in folder.glob(".*.npz.*"):
-        with suppress(OSError):
-            if time.time() - partial.stat().st_mtime > _LEFTOVER_SECONDS:
-                partial.unlink()

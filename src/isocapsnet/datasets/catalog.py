@@ -16,7 +16,7 @@ from isocapsnet._validation import InputError, check_option
 from isocapsnet.datasets.archive import cache_folder
 from isocapsnet.datasets.atlas import ATLASES, Atlas, load_atlas
 from isocapsnet.datasets.download import Progress, RemoteFile, download
-from isocapsnet.datasets.formats.tables import read_table
+from isocapsnet.datasets.formats.text import read_table
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.synthetic import make_planted_graphs

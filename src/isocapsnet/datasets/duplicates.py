@@ -1,5 +1,7 @@
 """Near-duplicate subjects: real releases hold the same person twice."""
 
+import heapq
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,9 +29,8 @@ def find_duplicates(
                 correlation[np.tril_indices_from(correlation)] = -1
             i, j = np.nonzero(correlation > threshold)
             n_pairs += len(i)
-            order = np.argsort(-correlation[i, j], kind="stable")[:limit]
-            strongest += [(-float(correlation[i[k], j[k]]), first + int(i[k]), second + int(j[k])) for k in order]
-            strongest = sorted(strongest)[:limit]
+            pairs = zip((-correlation[i, j]).tolist(), (first + i).tolist(), (second + j).tolist(), strict=True)
+            strongest = heapq.nsmallest(limit, [*strongest, *pairs])
     return [(str(data.subjects[i]), str(data.subjects[j]), -value) for value, i, j in strongest], n_pairs
 
 

@@ -1,6 +1,7 @@
-"""The checks of each field of :class:`~isocapsnet.datasets.graphs.BrainGraphs`, and how a selection takes it along."""
+"""The checks of each field of :class:`~isocapsnet.datasets.graphs.BrainGraphs`, labels as researchers write them."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.labels import encode_labels
+
+#: Texts that stand for a missing value, in lower case.
+MISSING = frozenset({"", "n/a", "na", "nan", "none", "null", "<na>"})
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -16,12 +19,6 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """A slice where the indices are consecutive, so that a subset of a memory map stays one."""
-    steps = np.diff(index)
-    return slice(int(index[0]), int(index[-1]) + 1) if (steps == 1).all() else index
 
 
 def check_texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
@@ -107,3 +104,58 @@ def select_folds(folds: Sequence[NDArray[Any]], index: NDArray[np.int64]) -> lis
     """Folds after a selection of graphs: the new indices of the test graphs that remain."""
     position = {old: new for new, old in enumerate(index.tolist())}
     return [np.array([position[i] for i in fold.tolist() if i in position], dtype=np.int64) for fold in folds]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is missing: None, NaN, or a text such as "n/a"."""
+    return value is None or value != value or str(value).strip().lower() in MISSING
+
+
+def encode_labels(values: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return ``(codes, names)``: per value the index of its name, -1 where it is missing.
+
+    Names stand in the order of the values: numbers by size, also when written as text, other texts alphabetically.
+    Refused are numbers that look like a measurement, and texts that differ for nearly all subjects.
+    """
+    names = [None if is_missing(value) else _name(value) for value in values]
+    counts = Counter(name for name in names if name is not None)
+    _check_classes(counts)
+    distinct = sorted(counts, key=_sort_key)
+    index = {name: code for code, name in enumerate(distinct)}
+    return np.array([-1 if name is None else index[name] for name in names], dtype=np.int64), tuple(distinct)
+
+
+def _check_classes(counts: Counter[str]) -> None:
+    """Refuse values that differ for nearly all subjects, or that look like a measurement."""
+    n_values, n_labels = len(counts), counts.total()
+    # Decimal commas count here too, although names with a comma stay as they are.
+    numbers = {name: number for name in counts if (number := _as_number(name.replace(",", ".", 1))) is not None}
+    fraction = next((name for name, number in numbers.items() if not number.is_integer()), None)
+    are_numbers = len(numbers) == n_values
+    is_spread = are_numbers and (n_values > 20 or (n_values > 10 and min(counts.values()) < 3))
+    if fraction is not None or is_spread or (are_numbers and n_values > 4 and 2 * n_values > n_labels):
+        first = "" if fraction is None else f", such as {fraction}"
+        raise InputError(
+            f"The target has {n_values} different numbers for {n_labels} subjects{first}; it looks continuous, and "
+            "regression is not supported. Choose a column of classes, or write names instead of numbers."
+        )
+    if n_values > max(10, n_labels // 2):
+        raise InputError(f"The target has {n_values} different values for {n_labels} subjects; choose classes.")
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _name(value: Any) -> str:
+    text = str(value).strip()
+    number = _as_number(text)
+    return text if number is None or not number.is_integer() else str(int(number))
+
+
+def _sort_key(name: str) -> tuple[bool, float, str]:
+    number = _as_number(name)
+    return (number is None, number or 0.0, name)

@@ -93,22 +93,27 @@ class BrainGraphs:
         n_graphs = len(graphs) if graphs is not None else len(series or ())
         subject_ids = fields.check_subjects(range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
         codes, names = fields.check_codes(labels, label_names, n_graphs)
-        parts = {
-            "adjacency": graphs,
-            "time_series": series,
-            "labels": fields.read_only(codes),
-            "label_names": names,
-            "subjects": subject_ids,
-            "sites": None if sites is None else fields.check_texts("sites", sites, n_graphs),
-            "_covariates": None if covariates is None else fields.check_covariates(covariates, subject_ids),
-            "atlas": atlas,
-            "folds": tuple(fields.check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
-            "exclusions": MappingProxyType(dict(exclusions or {})),
-            "handled": MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
-            "name": name,
-        }
-        self.__dict__.update(parts)
-        self._check_agreement()
+        self.__dict__.update(
+            adjacency=graphs,
+            time_series=series,
+            labels=fields.read_only(codes),
+            label_names=names,
+            subjects=subject_ids,
+            sites=None if sites is None else fields.check_texts("sites", sites, n_graphs),
+            _covariates=None if covariates is None else fields.check_covariates(covariates, subject_ids),
+            atlas=atlas,
+            folds=tuple(fields.check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
+            exclusions=MappingProxyType(dict(exclusions or {})),
+            handled=MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
+            name=name,
+        )
+        if graphs is not None and series is not None:
+            if len(series) != n_graphs:
+                raise InputError(f"There are {n_graphs} graphs but {len(series)} time series.")
+            if series[0].shape[1] != self.n_nodes:
+                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {series[0].shape[1]}.")
+        if atlas is not None and len(atlas) != self.n_nodes:
+            raise InputError(f"Atlas {atlas.name!r} has {len(atlas)} nodes but the graphs have {self.n_nodes}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"BrainGraphs is immutable; use replace({name}=...) to get a changed copy.")
@@ -213,8 +218,8 @@ class BrainGraphs:
         return str(self._passport["digest"])
 
     def describe(self) -> str:
-        """The passport as text."""
-        return "\n".join(f"{what:<17} {value}" for what, value in format_passport(self._passport))
+        """The passport as text that can be printed."""
+        return "\n".join(f"{what:<17} {printable(value)}" for what, value in format_passport(self._passport))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed."""
@@ -236,12 +241,14 @@ class BrainGraphs:
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise InputError(f"A selection must be indices, a mask or names, not {index.dtype} of shape {index.shape}.")
         index = np.arange(len(self))[index]
+        # A slice where indices are consecutive, so that a subset of a memory map stays one.
+        rows = slice(int(index[0]), int(index[-1]) + 1) if (np.diff(index) == 1).all() else index
         covariates = self.covariates
         exclusions = dict(self.exclusions)
         if reason is not None:
             exclusions |= dict.fromkeys(np.delete(self.subjects, index).tolist(), reason)
         return self.replace(
-            adjacency=None if self.adjacency is None else self.adjacency[fields.as_slice(index)],
+            adjacency=None if self.adjacency is None else self.adjacency[rows],
             labels=self.labels[index],
             subjects=self.subjects[index],
             sites=None if self.sites is None else self.sites[index],
@@ -277,15 +284,3 @@ class BrainGraphs:
         data = cls(**arguments)
         data.__dict__["_saved_digest"] = digest
         return data
-
-    def _check_agreement(self) -> None:
-        """Refuse parts that do not belong together."""
-        if self.adjacency is not None and self.time_series is not None:
-            if len(self.time_series) != len(self.adjacency):
-                raise InputError(f"There are {len(self.adjacency)} graphs but {len(self.time_series)} time series.")
-            if (n_other := self.time_series[0].shape[1]) != self.n_nodes:
-                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {n_other}.")
-        if self.atlas is not None and len(self.atlas) != self.n_nodes:
-            raise InputError(
-                f"Atlas {self.atlas.name!r} has {len(self.atlas)} nodes but the graphs have {self.n_nodes}."
-            )

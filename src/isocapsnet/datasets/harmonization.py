@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError, check_graphs, check_option
-from isocapsnet.datasets.labels import is_missing
-from isocapsnet.datasets.transformer import GraphTransformer
+from isocapsnet.datasets.fields import is_missing
+from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
 
 
 class ConfoundRegressor(GraphTransformer):
@@ -43,10 +43,6 @@ class ConfoundRegressor(GraphTransformer):
         frame = _check_frame("ConfoundRegressor", covariates, len(graphs))
         explained = self.encoder_.encode(frame) @ self.coefficients_
         return graphs - explained.reshape(graphs.shape)
-
-    def fit_transform(self, X: ArrayLike, y: Any = None, *, covariates: Any = None) -> NDArray[np.float64]:
-        """Fit, then transform the same graphs."""
-        return self.fit(X, covariates=covariates).transform(X, covariates=covariates)
 
 
 class SiteHarmonizer(GraphTransformer):
@@ -83,8 +79,7 @@ class SiteHarmonizer(GraphTransformer):
             return self
         is_seen = np.isin(site_names, self.sites_)
         edges = graphs[is_seen].reshape(is_seen.sum(), -1).astype(np.float64)
-        off_diagonal = ~np.eye(self.n_nodes_in_, dtype=bool).ravel()
-        self.varies_ = off_diagonal & (edges.std(axis=0) > 1e-12)
+        self.varies_ = off_diagonal(graphs).ravel() & (edges.std(axis=0) > 1e-12)
         self.encoder_ = None if frame is None else _CovariateEncoder(frame[is_seen])
         self.combat_ = _make_combat(site_names[is_seen], self._encode(frame, is_seen)).fit(edges[:, self.varies_])
         return self
@@ -110,12 +105,6 @@ class SiteHarmonizer(GraphTransformer):
         )
         edges[np.ix_(is_seen, self.varies_)] = combat.transform(edges[np.ix_(is_seen, self.varies_)])
         return graphs
-
-    def fit_transform(
-        self, X: ArrayLike, y: Any = None, *, sites: Any = None, covariates: Any = None
-    ) -> NDArray[np.float64]:
-        """Fit, then transform the same graphs."""
-        return self.fit(X, sites=sites, covariates=covariates).transform(X, sites=sites, covariates=covariates)
 
     def _encode(self, frame: pd.DataFrame | None, rows: NDArray[np.bool_]) -> pd.DataFrame | None:
         if frame is None or self.encoder_ is None:

@@ -45,13 +45,8 @@ Parsed = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 class ReadLimit:
     """How many bytes of arrays may still be read into memory.
 
-    Parameters
-    ----------
-    n_bytes : int, optional
-        Memory that reading may take; the default is what is free now. Data may fill a third of it, because they are
-        held twice while they are put together.
-    used : int
-        Bytes that count already.
+    Reading may take ``n_bytes``, by default what is free now. Data may fill a third of it, because they are held twice
+    while they are put together; ``used`` bytes count already.
     """
 
     def __init__(self, n_bytes: int | None = None, used: int = 0) -> None:
@@ -95,7 +90,12 @@ def parse(parser: Callable[..., Parsed], path: Path, limit: ReadLimit, **options
             child = _child()
             answer = child.ask(request)
         if answer is None:
-            raise InputError(f"{path.name} cannot be read: {_cause_of_death(child.exit_code(), request)}")
+            code = child.exit_code()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            cause = f"the parser crashed on it ({how})"
+            if how == "SIGXCPU":
+                cause = f"it kept the parser busy for more than {request['seconds']:.0f} s"
+            raise InputError(f"{path.name} cannot be read: {cause}; the file is damaged or malicious.")
     arrays, facts = answer
     for name, array in arrays.items():
         if array.dtype.kind == "U" and not _is_text(array):
@@ -168,12 +168,8 @@ class _Child:
 
     def close(self) -> None:
         if self.owner == os.getpid():
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with suppress(OSError):
-                    assert pipe is not None
-                    pipe.close()
+            with suppress(OSError), self._process:  # which closes the pipes and waits
+                self._process.kill()
 
 
 _LOCK = threading.Lock()
@@ -201,13 +197,6 @@ def _is_text(array: NDArray[Any]) -> bool:
     return bool(((codes < 0xD800) | ((codes > 0xDFFF) & (codes < 0x110000))).all())
 
 
-def _cause_of_death(code: int, request: dict[str, Any]) -> str:
-    if -code == getattr(signal, "SIGXCPU", None):
-        return f"it kept the parser busy for more than {request['seconds']:.0f} s; the file is damaged or malicious."
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return f"the parser crashed on it ({how}); the file is damaged or malicious."
-
-
 def _size(n_bytes: int) -> str:
     """``1.5 GB``."""
     power = min(4, max(0, int(math.log10(max(1, n_bytes)) // 3)))
@@ -221,31 +210,23 @@ def serve() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not end up among the answers
-    while _has_request() and (line := sys.stdin.buffer.readline()):
+    # Where pipes cannot be waited for (Windows), reading waits.
+    while os.name != "posix" or select.select([sys.stdin], [], [], _IDLE_SECONDS)[0]:
+        if not (line := sys.stdin.buffer.readline()):
+            break
         request = json.loads(line)
         path = Path(request["path"])
         try:
-            arrays, facts = _run(request, path)
-            write_answer(answers, arrays, facts)
-            del arrays
+            parser: Callable[..., Parsed] = pkgutil.resolve_name(request["parser"])
+            gc.freeze()  # what the libraries hold need not be looked at again after every file
+            limit = ReadLimit(*request["limit"])
+            _set_limits(limit.n_bytes, request["seconds"])
+            write_answer(answers, *parser(path, limit, **request["options"]))
         except Exception as error:
             refusal = str(error) if isinstance(error, InputError) else _describe(path, error)
             answers.write(json.dumps({"refused": refusal}).encode() + b"\n")
             answers.flush()
         gc.collect()
-
-
-def _has_request() -> bool:
-    """Wait for a request; False when none came. Where pipes cannot be waited for (Windows), reading waits."""
-    return os.name != "posix" or bool(select.select([sys.stdin], [], [], _IDLE_SECONDS)[0])
-
-
-def _run(request: dict[str, Any], path: Path) -> Parsed:
-    parser: Callable[..., Parsed] = pkgutil.resolve_name(request["parser"])
-    gc.freeze()  # what the libraries hold need not be looked at again after every file
-    limit = ReadLimit(*request["limit"])
-    _set_limits(limit.n_bytes, request["seconds"])
-    return parser(path, limit, **request["options"])
 
 
 def _set_limits(n_bytes: int, seconds: float) -> None:
@@ -254,13 +235,12 @@ def _set_limits(n_bytes: int, seconds: float) -> None:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_limit = int(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    used = os.times()
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: int(used.user + used.system + seconds) + 1}
     if sys.platform == "linux":
-        room = max(n_bytes, psutil.Process().memory_info().vms + _LEAST_ROOM)
-        resource.setrlimit(resource.RLIMIT_AS, (room, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        limits[resource.RLIMIT_AS] = max(n_bytes, psutil.Process().memory_info().vms + _LEAST_ROOM)
+    for which, soft in limits.items():
+        resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
 
 
 def _describe(path: Path, error: Exception) -> str:

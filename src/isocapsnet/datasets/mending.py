@@ -1,6 +1,6 @@
 """What is mended in graphs and time series while they are read, always on record, and which gaps are refused."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -22,11 +22,18 @@ def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *
     for i, graph in enumerate(graphs):
         if not np.isfinite(graph).all():
             graph = mended[i] = fill_gaps(graph, sources[i], findings)
-        if may_mirror and _is_triangular(graph):
+        is_square = graph.shape[0] == graph.shape[1]
+        if may_mirror and is_square and np.triu(graph, k=1).any() != np.tril(graph, k=-1).any():
             triangular.append(i)
-    others = (mended.get(i, graphs[i]) for i in sorted({*range(len(graphs))} - {*triangular}))
-    if triangular and not _keep_direction(others, [sources[i] for i in triangular], findings):
-        mended |= {i: _mirror(mended.get(i, graphs[i])) for i in triangular}
+    if triangular:
+        others = sorted({*range(len(graphs))} - {*triangular})
+        is_directed = any(_has_direction(mended.get(i, graphs[i])) for i in others)
+        what = "kept, because other graphs have a direction" if is_directed else "mirrored"
+        for i in triangular:
+            findings.handle(f"triangular matrix {what}", sources[i])
+            if not is_directed:
+                graph = mended.get(i, graphs[i])
+                mended[i] = np.where(np.eye(len(graph), dtype=bool), graph, graph + graph.T).astype(graph.dtype)
     if not mended:
         return graphs
     copy: Any = np.array(graphs) if isinstance(graphs, np.ndarray) else list(graphs)
@@ -35,29 +42,12 @@ def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *
     return copy
 
 
-def _keep_direction(others: Iterable[NDArray[Any]], triangular: Sequence[str], findings: "Findings") -> bool:
-    """Whether triangles are kept, because another graph differs from its transpose; this is recorded."""
-    is_directed = any(map(_has_direction, others))
-    what = "kept, because other graphs have a direction" if is_directed else "mirrored"
-    for source in triangular:
-        findings.handle(f"triangular matrix {what}", source)
-    return is_directed
-
-
-def _is_triangular(graph: NDArray[Any]) -> bool:
-    return graph.shape[0] == graph.shape[1] and bool(np.triu(graph, k=1).any() != np.tril(graph, k=-1).any())
-
-
 def _has_direction(graph: NDArray[Any]) -> bool:
     """Whether a graph differs from its transpose by more than rounding."""
     if graph.shape[0] != graph.shape[1]:
         return False
     difference = np.abs(np.subtract(graph, graph.T, dtype=np.float64))
     return bool(difference.max(initial=0.0) > 1e-6 * np.abs(graph).max(initial=0.0))
-
-
-def _mirror(graph: NDArray[Any]) -> NDArray[Any]:
-    return np.where(np.eye(len(graph), dtype=bool), graph, graph + graph.T).astype(graph.dtype)
 
 
 def fill_gaps(graph: NDArray[Any], source: str, findings: "Findings") -> NDArray[Any]:

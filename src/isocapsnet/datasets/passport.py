@@ -63,13 +63,14 @@ def format_passport(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if graphs := passport["graphs"]:
         diagonal, density = graphs["diagonal"], graphs["density"]
+        n_silent, n_with_silent = graphs["n_nodes_without_signal"], graphs["n_graphs_with_nodes_without_signal"]
         lines += [
             ("values", f"{graphs['min']:.6g} to {graphs['max']:.6g} ({graphs['dtype']})"),
             ("symmetric", "yes" if graphs["symmetric"] else f"no, by up to {graphs['largest_asymmetry']:.3g}"),
             ("diagonal", f"{diagonal['min']:.6g} to {diagonal['max']:.6g}"),
             ("density", f"{density['mean']:.4f} ({density['min']:.4f} to {density['max']:.4f})"),
             ("negative edges", f"{graphs['negative_share']:.2%}" if graphs["negative_share"] else ""),
-            ("without signal", _without_signal(graphs)),
+            ("without signal", f"{n_silent} nodes in {n_with_silent} graphs" if n_silent else ""),
         ]
     if series := passport["time_series"]:
         lines += [
@@ -159,12 +160,6 @@ def _scan_series(time_series: tuple[NDArray[Any], ...], digest: "hashlib._Hash")
         "min_length": min(lengths),
         "max_length": max(lengths),
     }
-
-
-def _without_signal(graphs: Mapping[str, Any]) -> str:
-    if not graphs["n_nodes_without_signal"]:
-        return ""
-    return f"{graphs['n_nodes_without_signal']} nodes in {graphs['n_graphs_with_nodes_without_signal']} graphs"
 
 
 def _join_counts(counts: Mapping[str, int]) -> str:

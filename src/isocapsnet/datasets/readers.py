@@ -4,17 +4,15 @@ import itertools
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import ATLASES
+from isocapsnet.datasets.atlas import ATLASES, Layout, layout_of, match_nodes
 from isocapsnet.datasets.duplicates import find_duplicates
 from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.nodes import Layout, layout_of, match_nodes
 from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, apply_options
 
 #: Name to reader. The first that recognises a source reads it; the last takes any folder.
@@ -101,8 +99,9 @@ def load_graphs(
     )
     findings = Findings()
     data = _read(source, options, findings)
-    findings.raise_errors()
-    assert data is not None
+    if data is None or findings.errors:
+        first, *others = findings.errors
+        raise InputError(f"{first} ({len(others)} more; `isocapsnet data check` lists them all.)" if others else first)
     return data
 
 
@@ -112,12 +111,9 @@ def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[Bra
     The data are ``None`` when they would be refused. Besides what reading notes, asymmetric graphs, nodes without
     signal and near-duplicate subjects are looked for.
     """
-    findings = Findings()
-    try:
+    findings, data = Findings(), None
+    with findings.noting():
         data = _read(source, options or ReadOptions(), findings)
-    except InputError as error:
-        findings.errors.append(str(error))
-        data = None
     if data is not None:
         findings.warnings.extend(_look_closer(data))
     return data, findings
@@ -147,12 +143,9 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
 
 
 def _find_reader(source: Any) -> Reader:
-    """The reader that recognises a source. Plugins are loaded only when no built-in reader but the last does."""
-    *specific, general = READERS.values()
-    own = (reader for reader in specific if reader.recognise(source))
-    last = (reader for reader in (general,) if reader.recognise(source))
-    reader = next(itertools.chain(own, _find_plugins(source), last), None)
-    if reader is not None:
+    """The first built-in reader that recognises a source, else a plugin: looking for plugins takes about 10 ms."""
+    own = (reader for reader in READERS.values() if reader.recognise(source))
+    for reader in itertools.chain(own, _find_plugins(source)):
         return reader
     if not isinstance(source, Path):
         raise InputError(f"Objects of type {type(source).__name__} cannot be read as graphs; give a path.")
@@ -168,6 +161,8 @@ def _find_reader(source: Any) -> Reader:
 
 def _find_plugins(source: Any) -> Iterator[Reader]:
     """Readers of other packages that recognise a source; one that fails costs a warning."""
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=PLUGIN_GROUP):
         try:
             if point.name in READERS:

@@ -6,7 +6,8 @@ first one, and ends with :func:`assemble`, which applies exclusions, mends, alig
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,13 +17,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import find_atlas, load_atlas
-from isocapsnet.datasets.fields import select_folds
+from isocapsnet.datasets.atlas import Layout, find_atlas, load_atlas
+from isocapsnet.datasets.fields import encode_labels, select_folds
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.labels import encode_labels
 from isocapsnet.datasets.mending import align_nodes, mend_graphs, mend_series
-from isocapsnet.datasets.nodes import Layout
 
 # With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
 _MIN_TIME_POINTS = 10
@@ -53,12 +52,13 @@ class Findings:
         self.exclusions |= dict.fromkeys(sorted(excluded.intersection(subjects)), "excluded on request")
         return np.flatnonzero([subject not in excluded for subject in subjects])
 
-    def raise_errors(self) -> None:
-        """Raise the first error, with the number of the others."""
-        if self.errors:
-            more = len(self.errors) - 1
-            hint = f" ({more} more; `isocapsnet data check` lists them all.)" if more else ""
-            raise InputError(self.errors[0] + hint)
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note an error and leave the block, instead of stopping the reader."""
+        try:
+            yield
+        except InputError as error:
+            self.errors.append(str(error))
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,11 @@ def assemble(
             matrices = mend_graphs(list(matrices), sources, findings, may_mirror=is_directed is None)
         matrices, common_names = align_nodes(matrices, node_names, sources, findings, is_series)
         _check_shapes(matrices, sources, findings, is_series)
-    codes, label_names = _encode([None] * len(subjects) if labels is None else labels, findings)
+    codes = np.full(len(subjects), -1)
+    label_names: tuple[str, ...] = ()
+    if labels is not None:
+        with findings.noting():
+            codes, label_names = _encode(labels, findings)
     if findings.errors:
         return None
     if isinstance(matrices, list) and not is_series:
@@ -199,20 +203,20 @@ def assemble(
 
 def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -> BrainGraphs:
     """Apply options to a dataset that was built before; columns are its covariates."""
-    covariates = data.covariates
-    columns = [] if covariates is None else list(covariates.columns)
+    covariates = pd.DataFrame() if data.covariates is None else data.covariates
     target = None if options.target == "labels" else options.target
     wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
-    if missing := [column for column in wanted if column not in columns]:
-        raise InputError(f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(columns) or 'none'}.")
+    if missing := [column for column in wanted if column not in covariates]:
+        raise InputError(
+            f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(map(str, covariates)) or 'none'}."
+        )
     changes: dict[str, Any] = {}
-    if covariates is not None:
-        if target:
-            changes |= {"labels": covariates[target].tolist(), "label_names": None}
-        if options.site:
-            changes["sites"] = covariates[options.site].tolist()
-        if options.covariates:
-            changes["covariates"] = covariates[list(options.covariates)]
+    if target:
+        changes |= {"labels": covariates[target].tolist(), "label_names": None}
+    if options.site:
+        changes["sites"] = covariates[options.site].tolist()
+    if options.covariates:
+        changes["covariates"] = covariates[list(options.covariates)]
     if options.atlas is not None:
         changes["atlas"] = load_atlas(options.atlas)
     data = data.replace(**changes) if changes else data
@@ -256,12 +260,8 @@ def _check_shapes(
 
 
 def _encode(labels: Sequence[Any], findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Class codes and names; labels that cannot name classes are refused."""
-    try:
-        codes, names = encode_labels(labels)
-    except InputError as error:
-        findings.errors.append(str(error))
-        return np.zeros(0, dtype=np.int64), ()
+    """Class codes and names, with warnings about small classes."""
+    codes, names = encode_labels(labels)
     n_unlabelled = int((codes < 0).sum())
     if n_unlabelled and names:
         findings.warnings.append(f"{n_unlabelled} of {len(codes)} subjects have no label; they are kept as unlabelled.")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _METADATA = "metadata"
 _FORMAT = "isocapsnet-graphs-1"
 _COVARIATE = "covariates/"
+#: What the names of predefined test sets start with; their numbers follow.
+FOLD = "test_index_fold_"
 
 
 def to_arrays(data: "BrainGraphs") -> dict[str, NDArray[Any]]:
@@ -34,7 +36,7 @@ def to_arrays(data: "BrainGraphs") -> dict[str, NDArray[Any]]:
         for column, values in covariates.items():
             dtype = np.float64 if values.dtype == np.float64 else np.str_
             arrays[f"{_COVARIATE}{column}"] = values.to_numpy(dtype)
-    arrays |= {f"test_index_fold_{i}": fold for i, fold in enumerate(data.folds, start=1)}
+    arrays |= {f"{FOLD}{i}": fold for i, fold in enumerate(data.folds, start=1)}
     if data.atlas is not None:
         arrays["node_names"] = np.array(data.atlas.node_names, dtype=np.str_)
         if data.atlas.coordinates is not None:
@@ -114,7 +116,7 @@ def _split_series(arrays: Mapping[str, NDArray[Any]], where: str) -> list[NDArra
 
 def list_folds(arrays: Mapping[str, NDArray[Any]], where: str) -> list[NDArray[Any]]:
     """The arrays ``test_index_fold_1``, ``test_index_fold_2``... in order."""
-    folds = [arrays[key] for i in range(1, len(arrays) + 1) if (key := f"test_index_fold_{i}") in arrays]
+    folds = [arrays[key] for i in range(1, len(arrays) + 1) if (key := f"{FOLD}{i}") in arrays]
     for number, fold in enumerate(folds, start=1):
         if fold.ndim != 1 or fold.dtype.kind not in "iu":
             raise InputError(f"{where}: fold {number} must be a list of indices; it has shape {fold.shape}.")

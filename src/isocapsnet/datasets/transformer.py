@@ -30,6 +30,10 @@ class GraphTransformer(TransformerMixin, BaseEstimator):
         """Graphs ``(n_graphs, n_nodes, n_nodes)``, a new array."""
         return self._transform(self._check_fitted(X))
 
+    def fit_transform(self, X: ArrayLike, y: Any = None, **metadata: Any) -> NDArray[Any]:
+        """Fit, then transform the same graphs; both get the metadata."""
+        return self.fit(X, y, **metadata).transform(X, **metadata)
+
     def _fit(self, X: NDArray[Any]) -> None:
         """Nothing to learn unless a transformer says so."""
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
-from isocapsnet.datasets.formats.edges import EdgeList
+from isocapsnet.datasets.formats.matrices import EdgeList
+from isocapsnet.datasets.formats.text import is_counting
 from isocapsnet.datasets.reading import Findings, ReadOptions
 
 # A dense matrix of more nodes takes a gigabyte.
@@ -100,10 +101,11 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
         raise InputError("index_base= does not apply to edge lists whose nodes have names; leave it out.")
     if given is None and are_named and options.atlas is not None:
         given = list(load_atlas(options.atlas).node_names)
-    counted = given is not None and _are_counted(given)  # numbers instead of names do not identify nodes
+    counted = given is not None and is_counting(given)  # numbers instead of names do not identify nodes
     if given is not None and (are_named or (not counted and {*map(str, ids.tolist())} <= {*given})):
         return given, {name: i for i, name in enumerate(given)}, "by their names"
-    if given is None and (are_named or _are_codes(ids, options)):
+    is_open = options.n_nodes is None and options.index_base is None and options.like is None
+    if given is None and (are_named or (is_open and ids.min() > max(_CODES, len(ids)))):
         names = sorted(map(str, ids.tolist()), key=_natural)
         what = f"those of the {'names' if are_named else 'codes'} that have an edge in any file"
         return names, {name: i for i, name in enumerate(names)}, what
@@ -115,16 +117,6 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     if given is not None and (is_listed or counted):
         names = given
     return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
-
-
-def _are_counted(names: Sequence[str]) -> bool:
-    numbers = [str(number) for number in range(len(names) + 1)]
-    return list(names) in (numbers[:-1], numbers[1:])
-
-
-def _are_codes(ids: NDArray[Any], options: ReadOptions) -> bool:
-    is_open = options.n_nodes is None and options.index_base is None and options.like is None
-    return is_open and ids.min() > max(_CODES, len(ids))
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
@@ -179,6 +171,10 @@ class _Pairs:
         self.ends, self.weights, self.lines = self.ends[first], self.weights[first], self.lines[first]
         if (self.ends[:, 0] == self.ends[:, 1]).any():
             findings.handle("edge lists: edges of nodes to themselves kept on the diagonal", edges.name)
+        reverse = self.ends @ [1, n_nodes]
+        index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
+        #: The index of each edge's reverse, -1 where there is none (n_edges,).
+        self.reverse = np.where(keys[index] == reverse, index, -1) if len(keys) else index
 
     def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:
         """Note the first edge that was listed before with another weight."""
@@ -188,19 +184,13 @@ class _Pairs:
                 f"{self.lines[earlier[edge]]} and {self.weights[edge]:g} in line {self.lines[edge]}; keep one."
             )
 
-    def reverses(self) -> NDArray[np.int64]:
-        """The index of each edge's reverse, -1 where there is none ``(n_edges,)``; edges are sorted by their ends."""
-        keys, reverse = self.ends @ [self.n_nodes, 1], self.ends @ [1, self.n_nodes]
-        index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
-        return np.where(keys[index] == reverse, index, -1) if len(keys) else index
-
     def graph(self, is_directed: bool, findings: Findings) -> NDArray[np.float64]:
         """The adjacency matrix ``(n_nodes, n_nodes)``."""
         matrix = np.zeros((self.n_nodes, self.n_nodes))
         rows, columns = self.ends.T
         if not is_directed:
-            reverse = self.reverses()
-            self._refuse((reverse >= 0) & (self.weights != self.weights[reverse]), reverse, findings)
+            is_other = (self.reverse >= 0) & (self.weights != self.weights[self.reverse])
+            self._refuse(is_other, self.reverse, findings)
             matrix[columns, rows] = self.weights
         matrix[rows, columns] = self.weights
         return matrix
@@ -211,10 +201,9 @@ def _find_direction(pairs: Sequence[_Pairs], options: ReadOptions, findings: Fin
     n_single = n_both = 0
     differ, rises, falls = False, False, False
     for one in pairs:
-        reverse = one.reverses()
         off = one.ends[:, 0] != one.ends[:, 1]
-        is_both = off & (reverse >= 0)
-        differ |= bool((is_both & (one.weights != one.weights[reverse])).any())
+        is_both = off & (one.reverse >= 0)
+        differ |= bool((is_both & (one.weights != one.weights[one.reverse])).any())
         n_both, n_single = n_both + int(is_both.sum()), n_single + int((off & ~is_both).sum())
         rises |= bool((one.ends[:, 0] < one.ends[:, 1]).any())
         falls |= bool((one.ends[:, 0] > one.ends[:, 1]).any())

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.formats.edge_graphs import build_graphs
-from isocapsnet.datasets.formats.edges import edges_of_matrix, find_edges
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.matlab import read_mat_matrix
-from isocapsnet.datasets.formats.matrices import parse_matrix
+from isocapsnet.datasets.formats.matrices import edges_of_matrix, find_edges, parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
 from isocapsnet.datasets.formats.recognition import Content, Kind, is_named_series, recognise
@@ -53,7 +52,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     """Read every subject's file and join it with the participants table."""
     table = options.participants or find_table(folder)
     paths = _find_files(folder, table, options, findings)
-    participants = Participants(table, [_stem(path) for path in paths], limit) if table else None
+    participants = Participants(table, [path.stem for path in paths], limit) if table else None
     columns = [None if options.target in _NAME_TARGETS else options.target, options.site, *(options.covariates or ())]
     if participants is None and (asked := [column for column in columns if column]):
         raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
@@ -63,10 +62,8 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     # Files of excluded subjects are not opened, because they may be unreadable.
     scans = [scans[i] for i in findings.exclude(options.exclude, [scan.subject for scan in scans])]
     for scan in scans:
-        try:
+        with findings.noting():
             scan.content = _read_content(scan.path, scan.path.relative_to(folder).as_posix(), limit)
-        except InputError as error:
-            findings.errors.append(str(error))
     contents = [scan.content for scan in scans if scan.content is not None]
     if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
         options = replace(options, kind="edges")
@@ -91,10 +88,6 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
 READER = Reader(
     lambda source: isinstance(source, Path) and source.is_dir(), read_folder, (*COLUMN_OPTIONS, *FOLDER_OPTIONS)
 )
-
-
-def _stem(path: Path) -> str:
-    return path.name[: -len(path.suffix)]
 
 
 def _entity(name: str, key: str) -> str | None:
@@ -145,22 +138,19 @@ def _check_variants(paths: list[Path]) -> None:
 
 def _identify(path: Path, participants: Participants | None, findings: Findings) -> _Scan:
     """The subject of a file, by the participants table where it has one, else by the file's name."""
-    stem = _stem(path)
-    try:
-        row = participants.find(stem) if participants else None
-    except InputError as error:
-        findings.errors.append(str(error))
-        row = None
-    if participants is not None and row is not None:
-        return _Scan(path, participants.identifier(row), row)
-    return _Scan(path, _entity(stem, "sub") or stem, None)
+    with findings.noting():
+        if participants is not None and (row := participants.find(path.stem)) is not None:
+            return _Scan(path, participants.ids[row], row)
+    return _Scan(path, _entity(path.stem, "sub") or path.stem, None)
 
 
 def _compare(participants: Participants, scans: list[_Scan], findings: Findings) -> None:
     """Note subjects that are listed twice, rows without a matrix, and matrices without a row."""
     findings.errors.extend(participants.duplicates())
-    for subject in participants.without({scan.row for scan in scans}):
-        findings.exclusions[subject] = f"no matrix for this row of {participants.path.name}"
+    rows = {scan.row for scan in scans}
+    for row, subject in enumerate(participants.ids):
+        if subject and row not in rows:
+            findings.exclusions[subject] = f"no matrix for this row of {participants.path.name}"
     for scan in scans:
         if scan.row is None:
             findings.handle(f"matrix without a row in {participants.path.name} kept as unlabelled", scan.path.name)
@@ -200,12 +190,10 @@ def _build_matrices(
             "node_names": [content.node_names for content in contents],
         }
     lists = [content.edges for content in contents if content.edges is not None]
-    try:
+    with findings.noting():
         graphs, names, is_directed = build_graphs(lists, options, findings) if lists else ([], [], None)
-    except InputError as error:
-        findings.errors.append(str(error))
-        return {"matrices": []}
-    return {"matrices": graphs, "node_names": [names] * len(lists), "is_directed": is_directed}
+        return {"matrices": graphs, "node_names": [names] * len(lists), "is_directed": is_directed}
+    return {"matrices": []}
 
 
 def _describe(
@@ -214,7 +202,7 @@ def _describe(
     """Labels, sites and covariates of the subjects, and the atlas that the files name."""
     about: dict[str, Any] = {}
     if scans:
-        name = _stem(scans[0].path)
+        name = scans[0].path.stem
         about["atlas_name"] = _entity(name, "atlas") or _entity(name, "seg") or ""
     if options.target == "@subject":
         about["labels"] = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
@@ -223,7 +211,7 @@ def _describe(
     if participants is None:
         return about
     rows = [scan.row for scan in scans]
-    try:
+    with findings.noting():
         if options.target is not None and options.target not in _NAME_TARGETS:
             about["labels"] = participants.values(options.target, rows)
             for word, count in participants.missing_words(options.target, rows).items():
@@ -232,6 +220,4 @@ def _describe(
             about["sites"] = [site or "unknown" for site in participants.values(options.site, rows)]
         if options.covariates:
             about["covariates"] = participants.covariates(options.covariates, rows)
-    except InputError as error:
-        findings.errors.append(str(error))
     return about

@@ -1,8 +1,10 @@
-"""Matrices as text: header and index column are recognised by their content."""
+"""Matrices and edge lists as text: header and index column are recognised by their content."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,10 @@ from isocapsnet.datasets.formats.text import Grid, check_decimals, is_number, is
 
 #: What the column is called that names or counts the rows; pandas leaves the corner empty.
 INDEX_TITLES = frozenset({"", "node", "nodes", "index", "time", "region", "unnamed: 0"})
+#: Titles of the two columns of nodes, in lower case and without punctuation.
+_ENDS = re.compile(
+    r"source|target|from|to|src|dst|i|j|u|v|row|col|column|start|end|head|tail|(source|target)?(node|region|roi)[12ab]?"
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,22 @@ class TextMatrix:
     values: NDArray[np.float64]
     names: list[str] | None
     row_names: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """The edges of one file: ``ends`` are whole numbers or names ``(n_edges, 2)``, ``lines`` where they stand.
+
+    ``is_titled`` says that a header calls the columns source and target, or the like; without a column of weights all
+    are 1.
+    """
+
+    name: str
+    ends: NDArray[Any]
+    weights: NDArray[np.float64]
+    lines: Sequence[int]
+    is_titled: bool = False
+    has_weights: bool = True
 
 
 def parse_matrix(grid: Grid) -> TextMatrix:
@@ -48,8 +70,9 @@ def parse_matrix(grid: Grid) -> TextMatrix:
     if all(map(is_value, row_names)):
         return TextMatrix(values, header)
     if len(rows) == n_columns:
-        _check_order(grid, header, row_names)
         header = row_names if header is None else header
+        if header != row_names and sorted(header) == sorted(row_names):
+            raise InputError(f"{grid.name} names its rows in another order than its columns; use one order for both.")
     return TextMatrix(values, header, row_names)
 
 
@@ -57,8 +80,12 @@ def _find_layout(grid: Grid) -> tuple[bool, int]:
     """Whether the first row is a header, and how many leading columns name the rows."""
     first, body = grid.rows[0], grid.rows[1:]
     is_short = bool(body) and len(body[0]) == len(first) + 1  # as R writes it
-    _check_widths(grid, is_short)
-    n_text = _count_text(body)
+    width = len(first) + is_short
+    if other := next((i for i, row in enumerate(body, start=1) if len(row) != width), None):
+        found = f"{len(grid.rows[other])} in line {grid.lines[other]}"
+        raise InputError(f"{grid.name} has {width} values in its first row but {found}.")
+    columns = zip(*body, strict=True)
+    n_text = sum(1 for _ in takewhile(lambda column: not any(map(is_number, column)), columns))
     if body and n_text == len(body[0]):
         raise InputError(f"{grid.name} has the text {body[0][-1]!r} where a number should be (line {grid.lines[1]}).")
     _check_words(grid, n_text)
@@ -84,14 +111,6 @@ def _is_name(cell: str) -> bool:
     return any(map(str.isalpha, cell)) and not is_value(cell)
 
 
-def _count_text(rows: Sequence[Sequence[str]]) -> int:
-    """How many leading columns hold no number at all."""
-    count = 0
-    while rows and count < len(rows[0]) and not any(is_number(row[count]) for row in rows):
-        count += 1
-    return count
-
-
 def _count_titled(grid: Grid, header: Sequence[str], body: Sequence[Sequence[str]], is_short: bool) -> int:
     """1 where the first column holds numbers but counts or names the rows, by its title or for lack of one."""
     if not body or not (is_short or header[0].lower() in INDEX_TITLES):
@@ -99,16 +118,13 @@ def _count_titled(grid: Grid, header: Sequence[str], body: Sequence[Sequence[str
     column = [row[0] for row in body]
     is_index = _is_numbering(column) or column == list(header[-len(column) :])
     if not (is_short and _are_codes(header)):  # else the first line may just have lost a value
-        is_rising = all(map(is_value, column)) and all(a < b for a, b in pairwise(map(_as_float, column)))
+        values = [float(cell.replace(",", ".")) for cell in column if is_value(cell)]
+        is_rising = len(values) == len(column) and all(a < b for a, b in pairwise(values))
         is_index |= is_rising or (all(map(is_whole, column)) and len({*column}) == len(column))
     if not is_index:
         what = "has one name less than values" if is_short else f"calls its first column {header[0]!r}"
         raise InputError(f"{grid.name} {what}, but the first column ({column[0]}...) does not name or count the rows.")
     return 1
-
-
-def _as_float(cell: str) -> float:
-    return float(cell.replace(",", "."))
 
 
 def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
@@ -157,17 +173,7 @@ def _are_whole(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_symmetric(rows: Sequence[Sequence[str]]) -> bool:
-    return len(rows[0]) == len(rows) and all(
-        row[column] == rows[column][i] for i, row in enumerate(rows) for column in range(i)
-    )
-
-
-def _check_widths(grid: Grid, is_short: bool) -> None:
-    """Refuse rows of different lengths; a header may be one shorter than the rows."""
-    width = len(grid.rows[0]) + is_short
-    for row, line in zip(grid.rows[1:], grid.lines[1:], strict=True):
-        if len(row) != width:
-            raise InputError(f"{grid.name} has {width} values in its first row but {len(row)} in line {line}.")
+    return [*map(tuple, rows)] == [*zip(*rows, strict=True)]
 
 
 def _check_words(grid: Grid, n_text: int) -> None:
@@ -180,7 +186,57 @@ def _check_words(grid: Grid, n_text: int) -> None:
                 raise InputError(f"{grid.name} has {cell!r} in one cell in line {line}; use one delimiter.")
 
 
-def _check_order(grid: Grid, header: Sequence[str] | None, row_names: Sequence[str]) -> None:
-    """Refuse a square matrix whose rows have the names of its columns in another order."""
-    if header is not None and list(header) != list(row_names) and sorted(header) == sorted(row_names):
-        raise InputError(f"{grid.name} names its rows in another order than its columns; use one order for both.")
+def find_edges(grid: Grid) -> EdgeList | None:
+    """The edge list that a text file may be; ``None`` where it cannot be one."""
+    rows, lines = grid.rows, grid.lines
+    first = [row[0] for row in rows]
+    # pandas leaves the title of its counting column empty.
+    if first[0] == "" and len(first) > 1 and first[1:] == [str(number) for number in range(len(first) - 1)]:
+        rows = [row[1:] for row in rows]
+    width = len(rows[0])
+    if width not in (2, 3) or any(len(row) != width for row in rows):
+        return None
+    is_titled = all(_ENDS.fullmatch(re.sub(r"[\W_]", "", cell.lower())) for cell in rows[0][:2])
+    has_header = is_titled or _has_header(rows)
+    rows, lines = rows[has_header:], lines[has_header:]
+    if not rows:
+        return EdgeList(grid.name, np.empty((0, 2), dtype=np.int64), np.empty(0), (), True) if is_titled else None
+    ends = _parse_ends(rows)
+    try:
+        weights = np.ones(len(rows)) if width == 2 else parse_numbers(grid.name, [row[2:] for row in rows], lines)[:, 0]
+    except InputError:
+        return None
+    return None if ends is None else EdgeList(grid.name, ends, weights, lines, is_titled, width == 3)
+
+
+def edges_of_matrix(name: str, matrix: NDArray[Any]) -> EdgeList | None:
+    """The edge list that an array of two or three columns may be."""
+    if matrix.ndim != 2 or matrix.shape[1] not in (2, 3) or not len(matrix):
+        return None
+    ends = np.asarray(matrix[:, :2], dtype=np.float64)
+    if not np.isfinite(ends).all() or (ends % 1).any() or ends.min() < 0 or ends.max() >= 2**53:
+        return None
+    weights = np.ones(len(matrix)) if matrix.shape[1] == 2 else np.asarray(matrix[:, 2], dtype=np.float64)
+    return EdgeList(name, ends.astype(np.int64), weights, range(1, len(matrix) + 1))
+
+
+def _has_header(rows: list[list[str]]) -> bool:
+    """Whether the first row holds unusual titles: no number for a weight, or texts above whole numbers."""
+    first = rows[0]
+    if len(first) == 3 and not is_number(first[2]):
+        return True
+    body = [cell for row in rows[1:] for cell in row[:2]]
+    return bool(body) and not any(map(is_value, first[:2])) and all(map(is_whole, body))
+
+
+def _parse_ends(rows: list[list[str]]) -> NDArray[Any] | None:
+    """Nodes as whole numbers where all are, else as names; ``None`` where some cannot be nodes."""
+    cells = [cell for row in rows for cell in row[:2]]
+    if not all(cell.isascii() and cell.isdigit() for cell in cells):
+        if any(is_number(cell) and not (is_whole(cell) and float(cell) >= 0) for cell in cells):
+            return None
+        if not all(map(is_whole, cells)):
+            is_padded = any(is_whole(cell) and f"{float(cell):.0f}" != cell for cell in cells)
+            return None if is_padded else np.array(cells, dtype=np.str_).reshape(-1, 2)
+    numbers = np.array([float(cell) for cell in cells]).reshape(-1, 2)
+    return numbers.astype(np.int64) if numbers.max() < 2**53 else None

@@ -2,7 +2,6 @@
 
 import math
 import re
-import struct
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -29,19 +28,15 @@ class NpyHeader(NamedTuple):
     order: str
     n_bytes: int
 
-    @property
-    def data_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
 
-
-def read_header(file: BinaryIO, where: str) -> NpyHeader:
-    """Read the header of an array of numbers or texts; refuse any other."""
+def read_header(file: BinaryIO, file_bytes: int, where: str) -> NpyHeader:
+    """Read the header of an array of numbers or texts, which must fill ``file_bytes``; refuse any other."""
     start = file.read(8)
     wide = start[6:7] in (b"\x02", b"\x03")
     length_bytes = file.read(4 if wide else 2)
     if start[:6] != _MAGIC or start[6:7] not in (b"\x01", b"\x02", b"\x03") or len(length_bytes) < (4 if wide else 2):
         raise InputError(f"{where} is not a numpy array; it is damaged or incomplete.")
-    (length,) = struct.unpack("<I" if wide else "<H", length_bytes)
+    length = int.from_bytes(length_bytes, "little")
     text = file.read(min(length, _HEADER_BYTES))
     match = _HEADER.fullmatch(text.decode("latin-1")) if len(text) == length else None
     fields = {key[0]: value for key, value in match.groupdict().items() if value is not None} if match else {}
@@ -59,16 +54,17 @@ def read_header(file: BinaryIO, where: str) -> NpyHeader:
     shape = tuple(int(part.strip("L ")) for part in fields["s"].split(",") if part.strip("L "))
     if len(shape) > 32 or max(shape, default=0) >= 1 << 62:
         raise InputError(f"{where} declares the impossible shape {fields['s'][:80]}.")
-    return NpyHeader(dtype, shape, "F" if fields["o"] == "True" else "C", len(start) + len(length_bytes) + length)
+    n_bytes = len(start) + len(length_bytes) + length
+    if n_bytes + (data_bytes := math.prod(shape) * dtype.itemsize) != file_bytes:
+        raise InputError(f"{where} declares {data_bytes} bytes of data, but has another size; it is damaged.")
+    return NpyHeader(dtype, shape, "F" if fields["o"] == "True" else "C", n_bytes)
 
 
-def read_npy(file: BinaryIO, n_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:
-    """Read an array from a stream of ``n_bytes``, which it must fill."""
-    header = read_header(file, where)
-    if header.n_bytes + header.data_bytes != n_bytes:
-        raise InputError(f"{where} declares {header.data_bytes} bytes of data, but has another size; it is damaged.")
-    limit.check(header.data_bytes, where)
-    values = np.frombuffer(file.read(header.data_bytes), dtype=header.dtype)
+def read_npy(file: BinaryIO, file_bytes: int, where: str, limit: ReadLimit) -> NDArray[Any]:
+    """Read an array from a stream of ``file_bytes``, which it must fill."""
+    header = read_header(file, file_bytes, where)
+    limit.check(file_bytes - header.n_bytes, where)
+    values = np.frombuffer(file.read(file_bytes - header.n_bytes), dtype=header.dtype)
     return values.reshape(header.shape, order=header.order)  # type: ignore[call-overload]
 
 

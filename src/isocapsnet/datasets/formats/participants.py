@@ -3,34 +3,45 @@
 A file must never get another subject's row: where names allow two answers, the study is refused.
 """
 
+import itertools
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.identifiers import (
-    Run,
-    Tokens,
-    clean_identifiers,
-    find_repeated,
-    find_runs,
-    index_identifiers,
-    is_rounded,
-)
-from isocapsnet.datasets.formats.tables import read_table
-from isocapsnet.datasets.formats.text import is_number, parse_numbers
+from isocapsnet.datasets.fields import MISSING, is_missing
+from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers, read_table
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.labels import is_missing
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns that hold identifiers.
 _ID_WORDS = frozenset(
     "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
+_WORDS = re.compile(r"[^\W\d_]+|\d+")
+_SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
+_FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
+# As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
+_ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
+
+Tokens = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Part of a file name that may be an identifier: its tokens, how many are before and after it, and whether it
+    starts inside a word, as 50030 does in control50030."""
+
+    tokens: Tokens
+    n_before: int
+    n_after: int
+    is_inside: bool
 
 
 def is_table(path: Path) -> bool:
@@ -53,29 +64,22 @@ def find_table(folder: Path) -> Path | None:
 
 
 class Participants:
-    """A table of subjects, whose column of identifiers is the one that occurs in the file names.
+    """A table of subjects, whose column of identifiers is the one that occurs in ``file_names``, without extension.
 
-    Parameters
-    ----------
-    path : Path
-    file_names : sequence of str
-        Names of the subjects' files without extension.
-    limit : ReadLimit, optional
+    ``ids`` are the subjects of its rows without the prefix of BIDS, empty where the identifier is missing.
     """
 
     def __init__(self, path: Path, file_names: Sequence[str], limit: ReadLimit | None = None) -> None:
         self.path = path
         self.table = read_table(path, limit)
-        self._runs = find_runs(file_names)
+        self._runs = _find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
-        indexes = {
-            name: index_identifiers(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()
-        }
+        indexes = {name: _find_rows(_clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
         self.id_column = self._choose(indexes, file_names)
         ids = self.table.column(self.id_column)
-        if rounded := next(filter(is_rounded, ids), None):
+        if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
             raise InputError(f"{path.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
-        self._ids = clean_identifiers(ids)
+        self.ids = _clean_identifiers(ids)
         self._rows = indexes[self.id_column]
         self._check_positions()
 
@@ -117,11 +121,10 @@ class Participants:
         if any(len(tokens) > 1 or not tokens[0].isdigit() for tokens in index):
             return True
         columns = self.table.columns
-        counts = [*map(str, range(len(columns[column]) + 1))]
-        is_counting = list(columns[column]) in (counts[:-1], counts[1:])
-        return column == next(iter(columns)) and not is_counting and not any(map(_is_identifier, columns))
+        is_first = column == next(iter(columns))
+        return is_first and not is_counting(columns[column]) and not any(map(_is_identifier, columns))
 
-    def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
+    def _match(self, file_name: str, index: Collection[Tokens]) -> list[_Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
         matching = [run for run in self._runs[file_name] if run.tokens in index]
         return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
@@ -144,26 +147,19 @@ class Participants:
     def duplicates(self) -> list[str]:
         """A sentence for each subject that the table lists more than once; sub-1 and sub-01 are one."""
         return [
-            f"{self.path.name} lists {' and '.join(map(repr, sorted({self._ids[row] for row in rows})[:3]))} "
+            f"{self.path.name} lists {' and '.join(map(repr, sorted({self.ids[row] for row in rows})[:3]))} "
             f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
-            for rows in find_repeated(self._ids)
+            for rows in _find_rows(self.ids).values()
+            if len(rows) > 1
         ]
 
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` when there is none."""
         rows = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
         if len(rows) > 1:
-            names = list_some([repr(self._ids[row]) for row in sorted(rows)], 3)
+            names = list_some([repr(self.ids[row]) for row in sorted(rows)], 3)
             raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
         return rows[0] if rows else None
-
-    def identifier(self, row: int) -> str:
-        """The subject of a row, without the prefix of BIDS."""
-        return self._ids[row]
-
-    def without(self, rows: Collection[int | None]) -> list[str]:
-        """The subjects of the table that are in none of these rows."""
-        return [identifier for row, identifier in enumerate(self._ids) if identifier and row not in rows]
 
     def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
         """A column for the subjects in ``rows``; empty text for a missing value and for a subject not in the table."""
@@ -197,3 +193,80 @@ def _rank(column: str) -> int:
 
 def _is_identifier(column: str) -> bool:
     return _rank(column) < 2
+
+
+def _tokenize(name: str) -> Tokens:
+    """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
+    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(_plain(name))])
+
+
+def _clean_identifiers(cells: Sequence[str]) -> list[str]:
+    """Identifiers without the prefix of BIDS, empty where they are missing.
+
+    A column that a spreadsheet has turned into numbers (50952.0) holds the whole numbers before the point.
+    """
+    present = {cell for cell in {*cells} if cell.lower() not in MISSING}
+    if present and all(map(_FLOAT.fullmatch, present)):
+        return [re.split("[.,]", cell)[0] if cell in present else "" for cell in cells]
+    return [cell.removeprefix("sub-") if cell in present else "" for cell in cells]
+
+
+def _find_rows(identifiers: Sequence[str], wanted: Collection[Tokens] | None = None) -> dict[Tokens, list[int]]:
+    """The rows of each identifier (or only of those wanted) in any writing: sub-1 and sub-01 are one."""
+    keys = {one: _tokenize(one) for one in {*identifiers}}
+    rows: dict[Tokens, list[int]] = {}
+    for row, identifier in enumerate(identifiers):
+        tokens = keys[identifier]
+        if tokens and (wanted is None or tokens in wanted):
+            rows.setdefault(tokens, []).append(row)
+    return rows
+
+
+def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
+    """What may be an identifier in each file name, longest first.
+
+    A run ends where a part between punctuation ends: 1a is not 1. It must reach into the part where file names
+    differ, because what they share, such as an atlas, is not an identifier. In the name of a single file, no number may
+    be left over.
+    """
+    tokens = [_tokenize(name) for name in names]
+    n_common_before, n_common_after = _common_length(tokens), _common_length([one[::-1] for one in tokens])
+    runs: dict[str, list[_Run]] = {}
+    for name, words in zip(names, tokens, strict=True):
+        first, last = n_common_before, len(words) - n_common_after - 1
+        if first > last:
+            first, last = 0, len(words) - 1
+        possible = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
+        for run in possible.copy() if len(names) == 1 else ():
+            if any(map(str.isdigit, words[: run.n_before] + words[len(words) - run.n_after :])):
+                possible.remove(run)
+        runs[name] = sorted(possible, key=lambda run: -len(run.tokens))
+    return runs
+
+
+def _plain(name: str) -> str:
+    """A name in lower case and in one of its Unicode forms; of a BIDS name only the subject's entity."""
+    entity = _SUBJECT.search(name) if "sub-" in name else None
+    text = (entity[1] if entity else name).lower()
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _runs_of(name: str, words: Tokens) -> Iterator[_Run]:
+    """Runs from the start of a part between punctuation, or from the number after its letters, to the end of one."""
+    parts = [part for text in re.split(r"[\W_]+", _plain(name)) if (part := _tokenize(text))]
+    ends = list(itertools.accumulate(map(len, parts)))
+    starts = [(end - len(part), False) for end, part in zip(ends, parts, strict=True)]
+    for (start, _), part in zip(starts.copy(), parts, strict=True):
+        if len(part) > 1 and part[0].isalpha() and part[1].isdigit():
+            starts.append((start + 1, True))
+    for start, is_inside in starts:
+        for end in ends:
+            if start < end:
+                yield _Run(words[start:end], start, len(words) - end, is_inside)
+
+
+def _common_length(sequences: list[Tokens]) -> int:
+    """How many tokens all sequences start with; 0 when there is only one."""
+    if len(sequences) < 2:
+        return 0
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))

@@ -102,11 +102,9 @@ class _Builder:
 
     def build(self, item: Any) -> Any:
         # Shared parts are built once, so that a small file cannot describe a structure of exponential size.
-        if id(item) in self._built:
-            return self._built[id(item)][1]
-        result = self._build(item)
-        self._built[id(item)] = (item, result)
-        return result
+        if id(item) not in self._built:
+            self._built[id(item)] = (item, self._build(item))
+        return self._built[id(item)][1]
 
     def _build(self, item: Any) -> Any:
         if item is None or isinstance(item, bool | int | float | str | bytes | bytearray):
@@ -166,18 +164,20 @@ def read_folds(source: Path, options: ReadOptions, findings: Findings, limit: Re
     The subjects are the test parts one after the other; a training subject that no fold tests comes last.
     """
     paths = _find_folds(source)
-    parts = [_read_fold(path, limit) for path in paths]
     graphs: list[NDArray[Any]] = []
     labels: list[Any] = []
     folds: list[NDArray[Any]] = []
-    for fold in parts:
-        folds.append(np.arange(len(graphs), len(graphs) + len(fold["test"])))
-        graphs += [graph for graph, _ in fold["test"]]
-        labels += [label for _, label in fold["test"]]
+    training: list[list[tuple[NDArray[Any], Any]]] = []
+    for path in paths:
+        arrays, classes = parse(parse_fold, path, limit)
+        folds.append(np.arange(len(graphs), len(graphs) + len(classes["test"])))
+        graphs += [arrays[f"test/{i}"] for i in range(len(classes["test"]))]
+        labels += classes["test"]
+        training.append([(arrays[f"train/{i}"], label) for i, label in enumerate(classes["train"])])
     counts = Counter(map(_key, graphs, labels))
-    for fold, path in zip(parts, paths, strict=True):
-        seen = Counter(_key(*pair) for pair in fold["test"])
-        for graph, label in fold["train"]:
+    for path, tested, pairs in zip(paths, folds, training, strict=True):
+        seen = Counter(_key(graphs[i], labels[i]) for i in tested)
+        for graph, label in pairs:
             key = _key(graph, label)
             seen[key] += 1
             if seen[key] > counts[key]:
@@ -204,13 +204,6 @@ def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:
     return graph.tobytes(), str(label)
 
 
-def _read_fold(path: Path, limit: ReadLimit) -> dict[str, list[tuple[NDArray[Any], Any]]]:
-    arrays, labels = parse(parse_fold, path, limit)
-    return {
-        part: [(arrays[f"{part}/{i}"], label) for i, label in enumerate(labels[part])] for part in ("train", "test")
-    }
-
-
 def parse_fold(path: Path, limit: ReadLimit) -> Parsed:
     """The graphs of a fold, named ``train/0``..., and the labels of both parts; runs in the isolated process."""
     content = load_pickle(path)
@@ -226,12 +219,10 @@ def parse_fold(path: Path, limit: ReadLimit) -> Parsed:
             raise InputError(f"{path.name} has {len(graphs)} graphs but {len(labels[part])} labels in its {part} part.")
         if not all(isinstance(label, bool | int | float | str) for label in labels[part]):
             raise InputError(f"{path.name} has a label in its {part} part that is neither a number nor a text.")
-        arrays |= {f"{part}/{i}": _as_square(path, graph) for i, graph in enumerate(graphs)}
+        for i, graph in enumerate(graphs):
+            n_nodes = math.isqrt(graph.size)
+            if n_nodes == 0 or n_nodes * n_nodes != graph.size or graph.dtype.kind not in "biuf":
+                what = f"a graph of shape {graph.shape} and type {graph.dtype}"
+                raise InputError(f"{path.name} holds {what}; it must be square.")
+            arrays[f"{part}/{i}"] = graph.reshape(n_nodes, n_nodes)
     return arrays, labels
-
-
-def _as_square(path: Path, graph: NDArray[Any]) -> NDArray[Any]:
-    n_nodes = math.isqrt(graph.size)
-    if n_nodes == 0 or n_nodes * n_nodes != graph.size or graph.dtype.kind not in "biuf":
-        raise InputError(f"{path.name} holds a graph of shape {graph.shape} and type {graph.dtype}; it must be square.")
-    return graph.reshape(n_nodes, n_nodes)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.formats.edges import EdgeList
+from isocapsnet.datasets.formats.matrices import EdgeList
 from isocapsnet.datasets.reading import Findings
 
 Kind = Literal["graphs", "edges", "series"]
@@ -63,7 +63,10 @@ def recognise(
     if kind == "series":
         errors |= {one.source: _refuse_series(one, asked) for one in fitting}
         if asked == "auto":
-            _warn_of_few_columns(fitting, findings)
+            few = [one.source for one in fitting if one.matrix is not None and one.matrix.shape[1] < _FEW_COLUMNS]
+            if few and is_named_series(few[0]):
+                what = f"{len(few)} files, such as {few[0]}, are time series by name"
+                findings.warnings.append(f"{what}, but have few columns.")
     findings.errors.extend(filter(None, errors.values()))
     findings.handle(f"files read as {_TITLES[kind]} ({why})", f"{len(contents)} files")
     return kind, fitting
@@ -124,12 +127,6 @@ def _refuse_series(content: Content, asked: str) -> str | None:
     elif not (np.nan_to_num(np.asarray(content.matrix[:, :2], dtype=np.float64)) % 1).any():
         what = "has whole numbers in its first two columns, as tables of edges do"
     return None if what is None else f'{content.source} {what}; if its rows are time points, pass kind="series".'
-
-
-def _warn_of_few_columns(contents: Sequence[Content], findings: Findings) -> None:
-    few = [one.source for one in contents if one.matrix is not None and one.matrix.shape[1] < _FEW_COLUMNS]
-    if few and is_named_series(few[0]):
-        findings.warnings.append(f"{len(few)} files, such as {few[0]}, are time series by name, but have few columns.")
 
 
 def _find_counting_column(matrix: NDArray[Any]) -> int | None:

@@ -15,7 +15,7 @@ from isocapsnet.datasets.formats.matlab import find_stack, read_mat
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import COLUMN_OPTIONS, Findings, Reader, ReadOptions, apply_options, assemble
-from isocapsnet.datasets.storage import is_saved, list_folds
+from isocapsnet.datasets.storage import FOLD, is_saved, list_folds
 
 _LABELS = ("labels", "label", "y", "Y", "target", "diagnosis")
 _SUBJECTS = ("subjects", "subject", "subject_ids", "ids", "participant_id")
@@ -70,18 +70,14 @@ def _assemble_stack(
     labels_key = _choose(path, columns, options.target, _LABELS)
     subjects_key = _choose(path, columns, None, _SUBJECTS)
     sites_key = _choose(path, columns, options.site, _SITES)
-    folds = list_folds(arrays, path.name)
-    special = {labels_key, subjects_key, sites_key, "node_names"} | {
-        f"test_index_fold_{i + 1}" for i in range(len(folds))
-    }
+    special = {labels_key, subjects_key, sites_key, "node_names", *(key for key in columns if key.startswith(FOLD))}
     extra = {key: values for key, values in columns.items() if key not in special}
     if options.covariates is not None:
         extra = {key: columns[str(_choose(path, columns, key, ()))] for key in options.covariates}
     node_names = arrays.get("node_names")
     if node_names is not None and node_names.shape != graphs.shape[1:2]:
         raise InputError(f"{path.name}: node_names has shape {node_names.shape} instead of {graphs.shape[1:2]}.")
-    numbers = [str(i + 1) for i in range(len(graphs))]
-    subjects = [str(s) for s in columns[subjects_key]] if subjects_key else numbers
+    subjects = [str(s) for s in (columns[subjects_key] if subjects_key else range(1, len(graphs) + 1))]
     return assemble(
         graphs,
         subjects,
@@ -93,7 +89,7 @@ def _assemble_stack(
         covariates=pd.DataFrame(extra) if extra else None,
         node_names=None if node_names is None else [[str(n).strip() for n in node_names.tolist()]] * len(graphs),
         coordinates=arrays.get("coordinates"),
-        folds=folds,
+        folds=list_folds(arrays, path.name),
         name=path.stem,
     )
 

@@ -1,11 +1,13 @@
-"""Delimited text: how a file is decoded, where its cells begin and end, and which number a cell is.
+"""Delimited text: how a file is decoded, where its cells begin and end, which number a cell is, tables with a header.
 
 Where a cell or a line can be read in two ways, the file is refused.
 """
 
 import csv
+import io
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import MISSING
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.labels import MISSING
 
 # Memory that a character takes at most, once it is part of a cell: a short number is an object of 60 bytes.
 _CELL_BYTES = 20
@@ -27,6 +30,8 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf(inity)?", 
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?([eE][-+]?0+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 _PADDED = re.compile(r"[-+]?0\d+|-0", re.ASCII)
+# By delimiter, others that may not separate every row just as well.
+_RIVALS = {",": ";\t", ";": "\t"}
 
 
 def read_text(path: Path, limit: ReadLimit | None = None) -> str:
@@ -111,6 +116,12 @@ def is_whole(cell: str) -> bool:
     return _WHOLE.fullmatch(cell) is not None
 
 
+def is_counting(cells: Sequence[str]) -> bool:
+    """Whether cells are 0, 1, 2... or 1, 2, 3..."""
+    numbers = [str(number) for number in range(len(cells) + 1)]
+    return list(cells) in (numbers[:-1], numbers[1:])
+
+
 def parse_numbers(name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> NDArray[np.float64]:
     """Cells as numbers of the same shape; missing values are NaN.
 
@@ -158,3 +169,89 @@ def check_decimals(grid: Grid, values: NDArray[np.float64]) -> None:
                 f"{grid.name} may have decimal commas, which its commas between values would cut in two"
                 f"{'' if padded is None else f' ({padded!r})'}; write decimal points, or semicolons between values."
             )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of text without surrounding blanks, and the line that each row stands in."""
+
+    name: str
+    columns: dict[str, tuple[str, ...]]
+    lines: list[int]
+    is_quoted: bool
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """One column; quotes around a value of a table that has no quoting are refused."""
+        if name not in self.columns:
+            raise InputError(f"{self.name} has no column {name!r}; it has {list_some(self.columns, 20)}.")
+        cells = self.columns[name]
+        if not self.is_quoted:
+            quoted = next((row for row, cell in enumerate(cells) if cell[:1] == '"' or cell[-1:] == '"'), None)
+            if quoted is not None:
+                where = f"{self.name}, column {name!r}, line {self.lines[quoted]}"
+                raise InputError(f"{where}: {cells[quoted]} has a quote; tables with tabs have no quoting (BIDS).")
+        return cells
+
+
+def read_table(path: Path, limit: ReadLimit | None = None) -> Table:
+    """Split a table into its columns.
+
+    The header decides the delimiter: the first of tab, semicolon and comma that it has, else blanks. Tabs separate
+    without quoting, as in BIDS: a quote is a character. Commas and semicolons separate with the quoting of RFC 4180.
+    Every row has as many fields as the header, or the table is refused by line. Blank lines are skipped. A header cell
+    without a name is called by its position: "column 1".
+    """
+    text = read_text(path, limit)
+    if not text.strip():
+        raise InputError(f"{path.name} is empty.")
+    delimiter = find_delimiter(text.lstrip("\n ").split("\n", 1)[0])
+    lines: list[int] = []
+    rows: list[list[str]] = []
+    for line, row in _split_table(path, text, delimiter):
+        if any(row):
+            if rows and len(row) != len(rows[0]):
+                raise InputError(f"{path.name} has {len(row)} fields in line {line} but {len(rows[0])} in its header.")
+            lines.append(line)
+            rows.append(row)
+    if not rows:
+        raise InputError(f"{path.name} has no column names in its first line.")
+    header, *body = rows
+    names = _name_columns(path, header, is_quoted=delimiter in ",;")
+    n_rivals = len(names) - 1
+    others = [line for line in text.split("\n") if line.strip()][1:]
+    for rival in _RIVALS.get(delimiter, "") if others and n_rivals else "":
+        if all(line.count(rival) == n_rivals for line in others):
+            what = f"{delimiter!r} between its header's names but {rival!r} in every other line"
+            raise InputError(f"{path.name} has {what}.")
+    columns = zip(*body, strict=True) if body else ((),) * len(names)
+    return Table(path.name, dict(zip(names, columns, strict=True)), lines[1:], is_quoted=delimiter in ",;")
+
+
+def _split_table(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and stripped fields."""
+    if delimiter in "\t ":
+        separator = None if delimiter == " " else delimiter
+        for number, line in enumerate(text.split("\n"), start=1):
+            yield number, [cell.strip() for cell in line.split(separator)]
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True)
+    first = 1
+    try:
+        for row in reader:
+            # A quoted field that spans lines must not hold what could be another row.
+            further = [line for cell in row for line in cell.split("\n")[1:]] if reader.line_num > first else ()
+            if any(delimiter in line for line in further) or (further and len(row) == 1):
+                raise InputError(f"{path.name} has a quote in line {first} that spans rows to line {reader.line_num}.")
+            yield first, [cell.strip() for cell in row]
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path.name} has a quote in line {first} that is not closed ({error}).") from error
+
+
+def _name_columns(path: Path, header: list[str], is_quoted: bool) -> list[str]:
+    names = [name or f"column {number}" for number, name in enumerate(header, start=1)]
+    if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise InputError(f"{path.name} has two columns called {repeated!r}; rename one.")
+    if not is_quoted and (quoted := next((name for name in names if name[:1] == '"' or name[-1:] == '"'), None)):
+        raise InputError(f"{path.name} has a column called {quoted}; tables with tabs have no quoting (BIDS).")
+    return names

@@ -13,15 +13,12 @@ from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
 
 
-def _find_prefix(folder: Path) -> str | None:
-    """The NAME of a TUDataset folder; ``None`` for any other folder."""
-    names = [path.name.removesuffix("_graph_indicator.txt") for path in folder.glob("*_graph_indicator.txt")]
-    return names[0] if names and (folder / f"{names[0]}_A.txt").exists() else None
-
-
-def is_tudataset(source: Any) -> bool:
-    """Whether this is a TUDataset folder."""
-    return isinstance(source, Path) and source.is_dir() and _find_prefix(source) is not None
+def _find_prefix(source: Any) -> str | None:
+    """The NAME of a TUDataset folder; ``None`` for anything else."""
+    if not isinstance(source, Path) or not source.is_dir():
+        return None
+    names = [path.name.removesuffix("_graph_indicator.txt") for path in source.glob("*_graph_indicator.txt")]
+    return names[0] if names and (source / f"{names[0]}_A.txt").exists() else None
 
 
 def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
@@ -68,7 +65,7 @@ def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit
     )
 
 
-READER = Reader(is_tudataset, read_tudataset)
+READER = Reader(lambda source: _find_prefix(source) is not None, read_tudataset)
 
 
 def _node_index(
@@ -76,7 +73,7 @@ def _node_index(
 ) -> NDArray[np.int64]:
     """Which row of its graph's matrix each node is."""
     counts = np.bincount(graph_of_node)
-    within = np.arange(len(graph_of_node)) - np.repeat(np.cumsum(counts) - counts, counts)
+    differ = counts.min() < counts.max()
     path = folder / f"{prefix}_node_labels.txt"
     if path.exists():
         region = _whole_numbers(path, limit)[:, 0]
@@ -84,12 +81,12 @@ def _node_index(
             raise InputError(f"{path.name} holds {len(region)} labels for {len(graph_of_node)} nodes.")
         pairs = np.stack([graph_of_node, region], axis=1)
         if len(np.unique(pairs, axis=0)) == len(pairs):
-            if len(set(counts.tolist())) > 1:
+            if differ:
                 findings.handle("nodes absent from the file kept without edges", prefix)
             return region - region.min()
-    if len(set(counts.tolist())) > 1:
+    if differ:
         raise InputError(f"{prefix} has graphs of {counts.min()} to {counts.max()} nodes and no node labels.")
-    return within
+    return np.arange(len(graph_of_node)) % counts[0]
 
 
 def _read(path: Path, limit: ReadLimit) -> NDArray[np.float64]:
