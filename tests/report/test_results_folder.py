@@ -47,7 +47,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def network_of(content: Content) -> ReportedMethod:
-    return next(method for method in content.methods if method.name == "isocapsnet")
+    return next(method for method in content.methods if method.row.name == "isocapsnet")
 
 
 # -- a whole folder -----------------------------------------------------------------------------------------------

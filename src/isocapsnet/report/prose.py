@@ -18,11 +18,6 @@ CONSTANT = "constant"
 SELECTED_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
 
 
-def metric_name(metric: str) -> str:
-    """``balanced accuracy`` for ``balanced_accuracy``."""
-    return METRICS[metric].label
-
-
 def listing(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
@@ -97,7 +92,7 @@ def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[s
     if not any(row.method == REFERENCE for row in rows):
         return ["The comparison has no linear model, so it does not show whether a network is needed."]
     sentences = []
-    name_of = {method.label: method.name for method in content.methods}
+    name_of = {method.label: method.row.name for method in content.methods}
     for pair in content.table.comparisons:
         mean, low, high = pair.difference
         other = pair.first
@@ -186,12 +181,12 @@ def methods_text(content: Content) -> str:
 
 def selected_in_fit(method: ReportedMethod) -> list[str]:
     """Parameters that the method selects by itself in every fit."""
-    return [name for name in SELECTED_IN_FIT.get(method.name, ()) if method.parameters.get(name) is None]
+    return [name for name in SELECTED_IN_FIT.get(method.row.name, ()) if method.row.parameters.get(name) is None]
 
 
 def describe_parameters(method: ReportedMethod) -> str:
     """Parameters that differ from the defaults."""
-    settings = ", ".join(f"{name} = {value}" for name, value in method.parameters.items())
+    settings = ", ".join(f"{name} = {value}" for name, value in method.row.parameters.items())
     return settings or "all parameters at their defaults"
 
 
@@ -199,7 +194,7 @@ def method_facts(method: ReportedMethod) -> list[tuple[str, str]]:
     """Parameters, scores, times and memory of one method."""
     row, fits = method.row, method.fits
     facts = [("parameters", describe_parameters(method))]
-    facts += [(metric_name(name), interval(*values)) for name, values in row.metrics.items()]
+    facts += [(METRICS[name].label, interval(*values)) for name, values in row.metrics.items()]
     if fits:
         times = [
             f"{name} {seconds(float(np.mean([fit.seconds.get(name, 0.0) for fit in fits])))}"

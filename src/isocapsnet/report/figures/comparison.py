@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval, number
+from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.results import REFERENCE
 from isocapsnet.evaluation.statistics import CHANCE, auc_variance, mean_variance, weighted_mean
 from isocapsnet.report.content import Content
 from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
-from isocapsnet.report.prose import CONSTANT, metric_name
+from isocapsnet.report.prose import CONSTANT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ def comparison(content: Content, metric: str = "roc_auc") -> Iterator[Drawing]:
     if not content.methods:
         return
     names = [method.label for method in content.methods]
-    label, is_area = metric_name(metric), metric == "roc_auc"
+    label, is_area = METRICS[metric].label, metric == "roc_auc"
     reference, band = (REFERENCE, _chance_band(content)) if is_area else (CONSTANT, None)
     intervals = [method.row.metrics[metric] for method in content.methods]
     figure = plot_comparison(
@@ -92,7 +93,7 @@ def sweep(content: Content) -> Iterator[Drawing]:
         plot_sweep(
             parameter,
             values,
-            {metric_name(metric): [row.metrics[metric] for row in rows] for metric in _SWEEP_METRICS},
+            {METRICS[metric].label: [row.metrics[metric] for row in rows] for metric in _SWEEP_METRICS},
             [row.seconds for row in rows],
             constant_accuracy=constant,
         ),
