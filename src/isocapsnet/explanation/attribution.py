@@ -6,8 +6,9 @@ patterns the gradient of single graphs missed the pattern, and the averaged grad
 can be wrong in isomorphic networks, so regions are ranked by absolute values.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from isocapsnet.explanation.contrasts import margins
 from isocapsnet.models._network import NetworkClassifier
 
 ATTRIBUTIONS = ("gradient", "integrated")
+
+Margins = Callable[[Tensor], Tensor]
 
 # Steps of integrated gradients.
 _STEPS = 32
@@ -61,9 +64,14 @@ def edge_attributions(estimator: Any, X: NDArray[Any], method: str = "gradient")
     device = next(estimator.module_.parameters()).device
     scaled = torch.from_numpy(estimator.scaler_.transform(X))
     mean = scaled.mean(dim=0, keepdim=True).to(device)
-    attribute = _gradients if method == "gradient" else _integrated_gradients
-    parts = [attribute(estimator, batch.to(device), mean).cpu().numpy() for batch in scaled.split(estimator.batch_size)]
-    gradients = np.concatenate(parts)
+
+    def score_margins(batch: Tensor) -> Tensor:
+        values: Tensor = margins(estimator._class_scores(estimator.module_(batch)))
+        return values
+
+    attribute = margin_gradients if method == "gradient" else partial(_integrated_gradients, mean=mean)
+    batches = scaled.split(estimator.batch_size)
+    gradients = np.concatenate([attribute(score_margins, batch.to(device)).cpu().numpy() for batch in batches])
     if method == "gradient":
         gradients = gradients.mean(axis=0, keepdims=True)
     attribution = gradients * (scaled - mean.cpu()).numpy()[:, None]
@@ -119,15 +127,16 @@ def untrained_correlation(
     return float(np.mean(correlations))
 
 
-def _gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
-    """Gradients of the margins at the graphs: ``(n_graphs, n_contrasts, n_nodes, n_nodes)``."""
-    graphs = graphs.requires_grad_()
-    values = margins(estimator._class_scores(estimator.module_(graphs)))
-    gradients = [torch.autograd.grad(value.sum(), graphs, retain_graph=True)[0] for value in values.T]
+def margin_gradients(function: Margins, inputs: Tensor) -> Tensor:
+    """Gradients ``(n_graphs, n_contrasts, ...)`` at the inputs ``(n_graphs, ...)`` of ``(n_graphs, n_contrasts)``."""
+    with torch.enable_grad():
+        inputs = inputs.detach().requires_grad_()
+        values = function(inputs)
+        gradients = [torch.autograd.grad(value.sum(), inputs, retain_graph=True)[0] for value in values.T]
     return torch.stack(gradients, dim=1)
 
 
-def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
+def _integrated_gradients(function: Margins, graphs: Tensor, mean: Tensor) -> Tensor:
     """Mean gradients of the margins on the path from the mean graph to each graph."""
     try:
         from captum.attr import IntegratedGradients
@@ -135,13 +144,8 @@ def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tenso
         raise InputError(
             "Integrated gradients need captum: pip install 'isocapsnet[attribution]', or use method=\"gradient\"."
         ) from error
-
-    def score_margins(batch: Tensor) -> Tensor:
-        values: Tensor = margins(estimator._class_scores(estimator.module_(batch)))
-        return values
-
-    n_contrasts = score_margins(mean).shape[1]
-    attributor = IntegratedGradients(score_margins, multiply_by_inputs=False)
+    n_contrasts = function(mean).shape[1]
+    attributor = IntegratedGradients(function, multiply_by_inputs=False)
     parts = [
         attributor.attribute(graphs, mean, contrast, n_steps=_STEPS, internal_batch_size=max(64, len(graphs)))
         for contrast in range(n_contrasts)
