@@ -102,7 +102,6 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
             notes.append(f"The {name} in artifacts/{record['key']} cannot be used: the file {error}.")
     return Fit(
         repeat=record["job"]["repeat"],
-        fold=record["job"]["fold"],
         labels=np.asarray(record["labels"], dtype=np.int64),
         probabilities=np.asarray(record["probabilities"], dtype=np.float64),
         settings=record["settings"],

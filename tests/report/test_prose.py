@@ -175,7 +175,7 @@ def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
 
 
 def test_chosen_settings_are_counted_over_folds() -> None:
-    fit = Fit(0, 0, np.zeros(1, dtype=np.int64), np.ones((1, 2)))
+    fit = Fit(0, np.zeros(1, dtype=np.int64), np.ones((1, 2)))
     fits = [fit, replace(fit, settings={"C": 1}), replace(fit, settings={"C": 1})]
     method = ReportedMethod(make_row("linear", 0.7), fits)
     assert method.selected == [("C = 1", 2), ("the defaults", 1)]

@@ -36,7 +36,6 @@ class Fit:
     """
 
     repeat: int
-    fold: int
     labels: NDArray[np.int64]
     probabilities: NDArray[np.float64]
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -78,20 +78,19 @@ def plot_one_of_each_class(
 
 @style.styled()
 def plot_connectome(
-    coordinates: ArrayLike, adjacency: ArrayLike, *, node_sizes: ArrayLike = 12.0, node_colours: Any = None
+    coordinates: ArrayLike, adjacency: ArrayLike, *, node_sizes: ArrayLike, node_colours: Any = style.INK
 ) -> "Figure":
     """Edges between regions on a glass brain, from the left, back, top and right.
 
     ``coordinates`` ``(n_nodes, 3)`` are MNI millimetres, ``adjacency`` ``(n_nodes, n_nodes)`` signed weights with 0 for
-    no edge, ``node_sizes`` a number or ``(n_nodes,)``; nodes of size 0 are not drawn.
+    no edge, ``node_sizes`` ``(n_nodes,)``; nodes of size 0 are not drawn.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(style.FULL, 2.2), facecolor="white")
     positions, weights = np.asarray(coordinates, dtype=float), np.asarray(adjacency, dtype=float)
-    sizes = np.broadcast_to(np.asarray(node_sizes, dtype=float), len(positions))
+    sizes, colours = np.asarray(node_sizes, dtype=float), np.broadcast_to(node_colours, len(positions))
     shown = (sizes > 0) | (weights != 0).any(axis=0) | (weights != 0).any(axis=1)
-    colours = [style.INK] * len(positions) if node_colours is None else list(node_colours)
     _glass_brain(
         figure,
         (0, 0, 1, 1),
@@ -100,24 +99,18 @@ def plot_connectome(
         1.2,
         display_mode="lyrz",
         node_size=sizes[shown],
-        node_color=[colour for colour, is_shown in zip(colours, shown, strict=True) if is_shown],
+        node_color=colours[shown].tolist(),
     )
     return figure
 
 
 @style.styled()
 def plot_reconstruction(
-    inputs: ArrayLike,
-    reconstructions: ArrayLike,
-    names: Sequence[str],
-    coordinates: ArrayLike | None = None,
-    *,
-    threshold: float = 0.05,
+    inputs: ArrayLike, reconstructions: ArrayLike, names: Sequence[str], coordinates: ArrayLike | None = None
 ) -> "Figure":
     """For each subject the graph on a glass brain, its matrix and the reconstructed matrix (Figure 3 of the paper).
 
-    The glass brain shows edges of at least ``threshold`` of the largest edge, and of these the strongest, four per node
-    on average. Without coordinates there are no glass brains.
+    The glass brain shows the edges of :func:`edges_to_draw`. Without coordinates there are no glass brains.
     """
     from matplotlib.figure import Figure
 
@@ -129,26 +122,24 @@ def plot_reconstruction(
         bottom = 1 - (row + 0.97) * height
         graph, drawing = style.without_diagonal(graphs[row]), style.without_diagonal(drawn[row])
         if coordinates is not None:
-            box, strong = (0.0, bottom, width, 0.86 * height), edges_to_draw(graph, threshold)
+            box, strong = (0.0, bottom, width, 0.86 * height), edges_to_draw(graph)
             _glass_brain(figure, box, np.asarray(coordinates, dtype=float), strong, 0.5, display_mode="z", node_size=3)
         colours, norm = _matrix_colours(graph, drawing)
         for column, (matrix, title) in enumerate([(graph, f"{name}: input"), (drawing, "reconstruction")], start=first):
             axis = figure.add_axes((column * width + 0.02, bottom, width - 0.03, 0.86 * height))
             image = axis.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest")
-            axis.set_title(title)
-            axis.set_xticks([])
-            axis.set_yticks([])
+            axis.set(title=title, xticks=[], yticks=[])
             axis.spines[:].set(visible=True)
         box = ((2 + first) * width + 0.015, bottom + 0.1 * height, 0.012, 0.66 * height)
         figure.colorbar(image, cax=figure.add_axes(box), ticks=_decades(norm))
     return figure
 
 
-def edges_to_draw(matrix: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
-    """The matrix with its strongest edges, four per node, of those of at least ``threshold`` of the largest."""
+def edges_to_draw(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix with its strongest edges, four per node on average, of those of at least 0.05 of the largest."""
     strengths, n_drawn = np.abs(matrix), _DRAWN_EDGES_PER_NODE * len(matrix)
     weakest = np.sort(strengths[np.triu_indices(len(matrix), k=1)])[-n_drawn:].min(initial=np.inf)
-    return np.where(strengths >= max(threshold * strengths.max(initial=0.0), weakest, 1e-300), matrix, 0.0)
+    return np.where(strengths >= max(0.05 * strengths.max(initial=0.0), weakest, 1e-300), matrix, 0.0)
 
 
 def is_heavy_tailed(values: NDArray[np.float64]) -> bool:

@@ -140,14 +140,8 @@ def plot_comparison(
 
 
 @style.styled()
-def plot_folds(
-    names: Sequence[str],
-    scores: Sequence[ArrayLike],
-    *,
-    means: Sequence[float] | None = None,
-    label: str = "ROC AUC",
-) -> "Figure":
-    """One dot per test fold and method, the mean as a bar; methods in the order given, the first on top.
+def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, means: Sequence[float] | None = None) -> "Figure":
+    """One dot per ROC AUC of a test fold, the mean as a bar; methods in the order given, the first on top.
 
     ``scores`` holds an array ``(n_folds,)`` for each method, with NaN if the score is not defined in a fold. ``means``
     (n_methods,) are those of the table if folds have weights.
@@ -164,7 +158,7 @@ def plot_folds(
             mean = defined.mean() if means is None else means[row]
             axis.plot([mean, mean], [row - 0.33, row + 0.33], color=style.INK, lw=1.4, gid=f"mean-{row}")
     style.list_on_y(axis, names)
-    axis.set_xlabel(f"{label} of each test fold")
+    axis.set_xlabel("ROC AUC of each test fold")
     return figure
 
 
