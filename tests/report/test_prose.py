@@ -11,7 +11,6 @@ from isocapsnet import MODELS
 from isocapsnet.evaluation.results import Comparison, MethodResult, ResultsTable
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report import prose
-from isocapsnet.report.citations import bibtex
 from isocapsnet.report.content import Content, Fit, ReportedMethod
 from isocapsnet.report.tables import tuning_table
 
@@ -182,7 +181,7 @@ def test_chosen_settings_are_counted_over_folds() -> None:
 
 
 def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:
-    text = bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"])
+    text = prose.bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"])
     assert text.count("@") == 5
     assert "arXiv:2206.13465" in text and "IsoNN" in text and "nadeau2003" in text and "holm1979" in text
     assert "hanley1982" in text

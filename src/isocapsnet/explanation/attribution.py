@@ -28,6 +28,8 @@ Margins = Callable[[Tensor], Tensor]
 
 # Steps of integrated gradients.
 _STEPS = 32
+# Networks before training whose attributions are compared.
+_UNTRAINED = 3
 
 
 def is_network(estimator: Any) -> bool:
@@ -98,28 +100,24 @@ def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tupl
 
 
 @one_thread()
-def randomization_check(
-    estimator: Any, graphs: ArrayLike, method: str = "gradient", n_draws: int = 3, random_state: int = 0
-) -> float:
+def randomization_check(estimator: Any, graphs: ArrayLike, method: str = "gradient") -> float:
     """Rank correlation of edge attributions with those of the same network before training.
 
     If an untrained network gives the same attributions, they say nothing about what was learned (Adebayo et al.,
     "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
-    edges, mean over ``n_draws`` untrained networks. It should be near 0; do not trust attributions where it is near 1.
+    edges, mean over three untrained networks. It should be near 0; do not trust attributions where it is near 1.
     """
-    return untrained_correlation(estimator, estimator._check_fitted(graphs), method, n_draws, random_state)
+    return untrained_correlation(estimator, estimator._check_fitted(graphs), method)
 
 
-def untrained_correlation(
-    estimator: Any, X: NDArray[Any], method: str = "gradient", n_draws: int = 3, random_state: int = 0
-) -> float:
+def untrained_correlation(estimator: Any, X: NDArray[Any], method: str = "gradient") -> float:
     """:func:`randomization_check` of graphs that were checked."""
     learned = _edge_importance(edge_attributions(estimator, X, method))
     correlations = []
-    for draw in range(n_draws):
+    for seed in range(_UNTRAINED):
         untrained = copy(estimator)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(random_state + draw)
+            torch.manual_seed(seed)
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
         untrained.module_.to(next(estimator.module_.parameters()).device).eval()
         random = _edge_importance(edge_attributions(untrained, X, method))

@@ -93,12 +93,9 @@ class _Fits:
 
     def over_fits(self, measure: Measure, name: str, template: int) -> NDArray[np.float64]:
         """A measure of a template's evidence in each fit ``(n_fits, ...)``."""
-        return np.stack(
-            [
-                measure(getattr(templates, name)[:, :, template], codes, self.n_classes)
-                for templates, codes in zip(self.templates, self.codes, strict=True)
-            ]
-        )
+        evidence = [getattr(templates, name)[:, :, template] for templates in self.templates]
+        pairs = zip(evidence, self.codes, strict=True)
+        return np.stack([measure(values, codes, self.n_classes) for values, codes in pairs])
 
 
 def _choose(

@@ -1,7 +1,8 @@
-"""The text of a report: question, answer with its uncertainty, protocol, a paragraph for a methods section."""
+"""The text of a report: question, answer with its uncertainty, protocol, a paragraph and references for a paper."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 
 import numpy as np
 
@@ -214,3 +215,11 @@ def reproduction_facts(content: Content) -> list[tuple[str, str]]:
     if keys:
         facts.append(("records", f"{len(keys)} test folds; the first record is {keys[0]}"))
     return facts
+
+
+def bibtex(methods: Iterable[str]) -> str:
+    """Entries of ``references.bib`` for these methods, as far as they have a paper, and for the statistics."""
+    names = {"statistics", *methods}
+    _, *entries = (files("isocapsnet.report") / "references.bib").read_text(encoding="utf-8").strip().split("\n\n")
+    described = (entry.removeprefix("%").split("\n", 1) for entry in entries)
+    return "\n\n".join(text for cited_for, text in described if names.intersection(cited_for.split()))
