@@ -177,10 +177,9 @@ def _glass_brain(
         from nilearn.plotting import plot_connectome as draw
     except ImportError as error:
         raise InputError('Glass brains need nilearn; run: pip install "isocapsnet[plots]"') from error
-    symmetric = np.allclose(adjacency, adjacency.T)
     limit = float(np.abs(adjacency).max(initial=0.0)) or 1.0
     draw(
-        adjacency if symmetric else (adjacency + adjacency.T) / 2,
+        (adjacency + adjacency.T) / 2,
         coordinates,
         figure=figure,
         axes=box,
