@@ -79,12 +79,9 @@ def _similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None
     lengths = np.sqrt(squares[:, None] * squares)
     products = (squares[:, None] + squares - distances**2) / 2
     cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-    first = len(flat) - n_fits * n_templates
-    chosen = []
-    for start in range(first, len(flat), n_templates):
-        _, order = linear_sum_assignment(distances[:n_templates, start : start + n_templates])
-        chosen.append(start + order)
-    same = np.stack(chosen, axis=1)  # (n_templates, n_fits)
+    starts = np.arange(len(flat) - n_fits * n_templates, len(flat), n_templates)
+    blocks = (distances[:n_templates, start : start + n_templates] for start in starts)
+    same = starts + np.stack([linear_sum_assignment(block)[1] for block in blocks], axis=1)  # (n_templates, n_fits)
     return mean_over_pairs(cosines[same[:, :, None], same[:, None, :]])
 
 

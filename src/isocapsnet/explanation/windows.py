@@ -12,6 +12,7 @@ from the mean scores of the given graphs. The value at the mean scores belongs t
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,5 +187,5 @@ def _integrate(function: Callable[[Tensor], Tensor], scores: Tensor, baseline: T
     """
     difference = scores - baseline
     path = (baseline + (step + 0.5) / _STEPS * difference for step in range(_STEPS))
-    total = torch.as_tensor(sum(margin_gradients(function, point) for point in path))
+    total: Tensor = reduce(torch.add, (margin_gradients(function, point) for point in path))
     return total / _STEPS * difference[:, None]

@@ -78,18 +78,18 @@ def plot_one_of_each_class(
 
 @style.styled()
 def plot_connectome(
-    coordinates: ArrayLike, adjacency: ArrayLike, *, node_sizes: ArrayLike, node_colours: Any = style.INK
+    coordinates: ArrayLike, adjacency: ArrayLike, *, node_sizes: ArrayLike = 12.0, node_colours: Any = style.INK
 ) -> "Figure":
     """Edges between regions on a glass brain, from the left, back, top and right.
 
     ``coordinates`` ``(n_nodes, 3)`` are MNI millimetres, ``adjacency`` ``(n_nodes, n_nodes)`` signed weights with 0 for
-    no edge, ``node_sizes`` ``(n_nodes,)``; nodes of size 0 are not drawn.
+    no edge, ``node_sizes`` a number or ``(n_nodes,)``; nodes of size 0 are not drawn.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(style.FULL, 2.2), facecolor="white")
     positions, weights = np.asarray(coordinates, dtype=float), np.asarray(adjacency, dtype=float)
-    sizes, colours = np.asarray(node_sizes, dtype=float), np.broadcast_to(node_colours, len(positions))
+    sizes, colours = (np.broadcast_to(values, len(positions)) for values in (node_sizes, node_colours))
     shown = (sizes > 0) | (weights != 0).any(axis=0) | (weights != 0).any(axis=1)
     _glass_brain(
         figure,
