@@ -13,7 +13,6 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
-from isocapsnet.evaluation.results import MethodResult
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.storage import EXPLANATION_FILE, read_explanation
 from isocapsnet.explanation.summary import Explanation, summarize
@@ -34,13 +33,13 @@ def make_content(results: Results, *, created: str = "") -> Content:
         raise InputError("A report needs one results folder; merge the folders first with compare(..., out=...).")
     [folder] = results.folders
     table, context, data = results.summary, results.context, results.data
-    record_of, notes = results.records, list(results.notes)
-    records = list(record_of.values())
+    notes = list(results.notes)
     subjects = () if data is None else data.subjects.tolist()
-    methods = [
-        _read_method(folder, row, record_of, subjects, notes)
-        for row in sorted(table.rows, key=lambda row: -np.nan_to_num(row.metrics["roc_auc"].mean))
-    ]
+    methods = []
+    for row in sorted(table.rows, key=lambda row: -np.nan_to_num(row.metrics["roc_auc"].mean)):
+        records = [results.records[key] for key in row.keys.values()]
+        fits = [_read_fit(folder / "artifacts" / record["key"], record, notes) for record in records]
+        methods.append(ReportedMethod(row, fits, _read_explanation(folder, row.method, records, subjects, notes)))
     unexplained = [m.label for m in methods if m.explanation is None and any(f.templates is not None for f in m.fits)]
     if unexplained:
         notes.append(
@@ -48,14 +47,14 @@ def make_content(results: Results, *, created: str = "") -> Content:
             "benchmark with explanations in a new folder to get them."
         )
     passport = context["passport"]
-    counts = passport.get("classes") or {}
+    first = next(iter(results.records.values()), None)
     atlas = None if data is None else data.atlas
     if data is not None and (atlas is None or atlas.coordinates is None):
         notes.append("The nodes have no coordinates, so nothing is drawn on the brain; choose an atlas with atlas=.")
     return Content(
         table=table,
         methods=methods,
-        classes=[class_title(str(name)) for name in (records[0]["classes"] if records else counts)],
+        classes=[class_title(str(name)) for name in (first or passport).get("classes") or ()],
         passport=passport,
         passport_lines=_passport_lines(passport),
         protocol=context["protocol"],
@@ -93,25 +92,6 @@ def _read_sweep(sweep: Mapping[str, Any] | None, methods: Sequence[ReportedMetho
     return Sweep(sweep["method"], sweep["parameter"], list(values.values()), [finished[label] for label in values])
 
 
-def _read_method(
-    folder: Path,
-    row: MethodResult,
-    record_of: Mapping[str, Record],
-    subjects: Sequence[str],
-    notes: list[str],
-) -> ReportedMethod:
-    """A row of the table with its fits and its explanation."""
-    records = [record_of[key] for key in row.keys.values()]
-    return ReportedMethod(
-        row=row,
-        name=row.name,
-        parameters=row.parameters,
-        space=row.space,
-        fits=[_read_fit(folder / "artifacts" / record["key"], record, notes) for record in records],
-        explanation=_read_explanation(folder, row.method, records, subjects, notes),
-    )
-
-
 def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
     """A record with the artifacts beside it, without those that are damaged."""
     parts: dict[str, Any] = {}
@@ -122,7 +102,6 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
             notes.append(f"The {name} in artifacts/{record['key']} cannot be used: the file {error}.")
     return Fit(
         repeat=record["job"]["repeat"],
-        fold=record["job"]["fold"],
         labels=np.asarray(record["labels"], dtype=np.int64),
         probabilities=np.asarray(record["probabilities"], dtype=np.float64),
         settings=record["settings"],

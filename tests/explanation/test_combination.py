@@ -1,7 +1,7 @@
 """Evidence cards: right on planted patterns, silent on shuffled labels, the same however a fit names its nodes."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -143,7 +143,7 @@ def test_the_places_are_those_of_the_reference(study: Study) -> None:
 
 def test_cards_are_json_and_nothing_is_lost(study: Study) -> None:
     card = combine(study.explanations, study.tests)[0]
-    content = json.loads(json.dumps(card.to_json(), allow_nan=False))
+    content = json.loads(json.dumps(asdict(card), allow_nan=False))
     assert content["windows"][0]["orientations"][1]["permutation"] == card.windows[0].orientations[1].permutation
     assert content["effect"] == {"value": card.effect.value, "low": card.effect.low, "high": card.effect.high}
     assert len(content["matrix"]) == 4

@@ -83,10 +83,9 @@ def _check_alignment(seed: int, kernel_size: int, *, symmetric: bool = False) ->
         reference += reference.swapaxes(1, 2)
     order = rng.permutation(3)
     turned = [matrix[np.ix_(p, p)] for matrix in reference[order] for p in [rng.permutation(kernel_size)]]
-    found = align_templates(reference, np.stack(turned))
-    for place in range(3):
-        p = found.permutations[place]
-        assert np.array_equal(np.stack(turned)[found.order][place][np.ix_(p, p)], reference[place])
+    indices, permutations = align_templates(reference, np.stack(turned))
+    for index, p, target in zip(indices, permutations, reference, strict=True):
+        assert np.array_equal(turned[index][np.ix_(p, p)], target)
 
 
 def test_turned_copies_have_one_shape_and_random_templates_have_none() -> None:

@@ -1,6 +1,7 @@
 """The explanation of a network: refits, tables, files."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_saved_files_hold_what_the_object_holds(explanation: Explanation, tmp_pa
     explanation.save(tmp_path / "new")
     cards = json.loads((tmp_path / "new" / "cards.json").read_text())
     assert (cards["title"], cards["n_refits"], len(cards["node_names"])) == ("a study", 3, 12)
-    assert cards["cards"] == [card.to_json() for card in explanation.cards]
+    assert cards["cards"] == [asdict(card) for card in explanation.cards]
     assert len(pd.read_csv(tmp_path / "new" / "edges.csv")) == 66
     assert pd.read_csv(tmp_path / "new" / "networks.csv")["network"].tolist() == ["visual", "motor"]
     assert explanation.model is not None

@@ -223,10 +223,10 @@ def test_reconstruction_shows_input_and_output_of_each_subject_without_their_dia
 
 def test_drawn_edges_are_those_above_the_threshold_and_the_strongest_of_them_four_per_node() -> None:
     weak = np.array([[0, 1.0, 0.04], [1.0, 0, 0.06], [0.04, 0.06, 0]])
-    assert np.count_nonzero(np.triu(edges_to_draw(weak, 0.05))) == 2
+    assert np.count_nonzero(np.triu(edges_to_draw(weak))) == 2
     many = np.abs(np.random.default_rng(0).normal(1, 0.1, (60, 60)))
     many = np.triu(many, k=1) + np.triu(many, k=1).T
-    kept = edges_to_draw(many, 0.05)
+    kept = edges_to_draw(many)
     assert np.count_nonzero(np.triu(kept)) == 240
     assert kept[kept > 0].min() >= np.sort(many[np.triu_indices(60, k=1)])[-240]
 

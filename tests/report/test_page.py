@@ -18,7 +18,6 @@ from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.explanation.cards import Effect, EvidenceCard, Orientation, Window
 from isocapsnet.explanation.summary import Explanation, Reconstructions
 from isocapsnet.report.content import Content, ReportedMethod
-from isocapsnet.report.cortex import cortex_outline, pack_indices, pack_numbers
 from isocapsnet.report.evidence import Scene, card_scene, edge_scene
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.figures.brain import plot_scene, reconstruction
@@ -27,7 +26,7 @@ from isocapsnet.report.figures.drawing import Drawing, FigureKind
 from isocapsnet.report.figures.style import MUTED, class_colours, new_figure
 from isocapsnet.report.page import render
 from isocapsnet.report.tables import regions_table, windows_table
-from isocapsnet.report.viewers import reconstruction_data
+from isocapsnet.report.viewers import cortex_outline, pack_indices, pack_numbers, reconstruction_data
 
 
 class Tags(HTMLParser):

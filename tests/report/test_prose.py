@@ -11,7 +11,6 @@ from isocapsnet import MODELS
 from isocapsnet.evaluation.results import Comparison, MethodResult, ResultsTable
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report import prose
-from isocapsnet.report.citations import bibtex
 from isocapsnet.report.content import Content, Fit, ReportedMethod
 from isocapsnet.report.tables import tuning_table
 
@@ -22,6 +21,7 @@ def make_row(
     folds = [(0, fold) for fold in range(n_folds)]
     return MethodResult(
         method=label,
+        name=label,
         jobs=6,
         failures={"no": failed},
         metrics={"roc_auc": Interval(area, area - 0.1, area + 0.1)},
@@ -40,7 +40,7 @@ def make_content(*rows: MethodResult, comparisons: Sequence[Comparison] = (), **
     passport = {"name": "study", "n_graphs": 60, "n_nodes": 90, "classes": {"control": 40, "case": 20}}
     return Content(
         table=ResultsTable(rows, comparisons, 0.5, {}),
-        methods=[ReportedMethod(row, row.method) for row in rows],
+        methods=[ReportedMethod(row) for row in rows],
         classes=["control", "case"],
         passport=passport,
         **context,
@@ -146,10 +146,10 @@ def test_protocol_says_what_was_tuned_and_on_what() -> None:
 
 def test_what_a_method_chooses_inside_a_fit_is_said_unless_it_was_set() -> None:
     methods = [
-        ReportedMethod(make_row("linear", 0.7), "linear"),
-        ReportedMethod(make_row("freq[C=1]", 0.6), "freq", {"C": 1}),
-        ReportedMethod(make_row("linear[C=1]", 0.6), "linear", {"C": 1}),
-        ReportedMethod(make_row("gcn", 0.6), "gcn"),
+        ReportedMethod(make_row("linear", 0.7)),
+        ReportedMethod(replace(make_row("freq[C=1]", 0.6), name="freq", parameters={"C": 1})),
+        ReportedMethod(replace(make_row("linear[C=1]", 0.6), name="linear", parameters={"C": 1})),
+        ReportedMethod(make_row("gcn", 0.6)),
     ]
     content = replace(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}), methods=methods)
     assert "within its training graphs: C of linear; density of freq[C=1]." in prose.protocol_text(content)
@@ -174,14 +174,14 @@ def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
 
 
 def test_chosen_settings_are_counted_over_folds() -> None:
-    fit = Fit(0, 0, np.zeros(1, dtype=np.int64), np.ones((1, 2)))
+    fit = Fit(0, np.zeros(1, dtype=np.int64), np.ones((1, 2)))
     fits = [fit, replace(fit, settings={"C": 1}), replace(fit, settings={"C": 1})]
-    method = ReportedMethod(make_row("linear", 0.7), "linear", fits=fits)
+    method = ReportedMethod(make_row("linear", 0.7), fits)
     assert method.selected == [("C = 1", 2), ("the defaults", 1)]
 
 
 def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:
-    text = bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"])
+    text = prose.bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"])
     assert text.count("@") == 5
     assert "arXiv:2206.13465" in text and "IsoNN" in text and "nadeau2003" in text and "holm1979" in text
     assert "hanley1982" in text

@@ -47,7 +47,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def network_of(content: Content) -> ReportedMethod:
-    return next(method for method in content.methods if method.name == "isocapsnet")
+    return next(method for method in content.methods if method.row.name == "isocapsnet")
 
 
 # -- a whole folder -----------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def test_failed_rows_have_their_own_parameters(tmp_path: Path) -> None:
     data, store = make_data(), Store(tmp_path)
     for parameters in ({}, {"kernel_size": 9}):
         store.save_error(make_job(data, "isonn", 0, 0, parameters=parameters), {"reason": "no", "traceback": ""})
-    assert {m.label: m.parameters for m in read_content(tmp_path).methods} == {
+    assert {m.label: m.row.parameters for m in read_content(tmp_path).methods} == {
         "isonn": {},
         "isonn[kernel_size=9]": {"kernel_size": 9},
     }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 
 import click
@@ -27,31 +26,19 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
       isocapsnet report isocapsnet-results
       isocapsnet report results --out paper/supplement.html --figures paper/figures
     """
-    from isocapsnet._reporting import read_content
+    from isocapsnet._results_folders import open_results
     from isocapsnet.cli._display import make_console
-    from isocapsnet.report.figures.drawing import Drawing
-    from isocapsnet.report.figures.style import save_figure
-    from isocapsnet.report.page import render
 
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; give the folder of `isocapsnet benchmark --out`.")
     target = out or folder / "report.html"
-    saved: list[Path] = []
-
-    def save(drawing: Drawing) -> None:
-        if figures is not None:
-            with writing(figures):
-                saved.extend(save_figure(drawing.figure, figures, drawing.name))
-
-    with writing(target):  # before the work, which would be lost
-        target.parent.mkdir(parents=True, exist_ok=True)
     with make_console().status(f"Drawing {folder}"):
-        page = render(read_content(folder, created=date.today().isoformat()), save)
-    with writing(target):
-        target.write_text(page, encoding="utf-8")
+        results = open_results(folder)
+        with writing(target):
+            results.report(target, figures=figures)
     click.echo(printable(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)"))
     if figures is not None:
-        click.echo(printable(f"Figures: {len(saved)} files in {figures}"))
+        click.echo(printable(f"Figures: {len(list(figures.iterdir()))} files in {figures}"))
 
 
 @contextmanager

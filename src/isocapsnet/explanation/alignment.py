@@ -1,7 +1,6 @@
 """Comparison of the templates of several fits, up to the order of their nodes, by the isomorphic distance."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,31 +18,22 @@ _DRAWS = 199
 _EXACT_SIZE = 6
 
 
-class Alignment(NamedTuple):
-    """How the templates of one fit correspond to those of a reference.
+def align_templates(
+    reference: NDArray[np.float32], matrices: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pair templates ``(n_templates, k, k)`` with those of the reference so that the total distance is smallest.
 
-    Attributes
-    ----------
-    order : array (n_templates,)
-        The index of the template that corresponds to each template of the reference.
-    permutations : array (n_templates, k)
-        ``matrices[order][i][p][:, p]`` with ``p = permutations[i]`` is template i in the reference's node order.
+    Returns the index of the template for each one of the reference ``(n_templates,)``, and permutations
+    ``(n_templates, k)``: ``matrices[order][i][p][:, p]`` with ``p = permutations[i]`` has the reference's node order.
     """
-
-    order: NDArray[np.int64]
-    permutations: NDArray[np.int64]
-
-
-def align_templates(reference: NDArray[np.float32], matrices: NDArray[np.float32]) -> Alignment:
-    """Pair templates ``(n_templates, k, k)`` with those of the reference so that the total distance is smallest."""
     distances, permutations = _isomorphic_distances(reference, matrices)
     rows, order = linear_sum_assignment(distances)
-    return Alignment(order, permutations[rows, order])
+    return order, permutations[rows, order]
 
 
-def view_as(templates: Templates, alignment: Alignment) -> Templates:
-    """The templates in the order and with the node numbers of the reference."""
-    order, permutations = alignment
+def view_as(reference: NDArray[np.float32], templates: Templates) -> Templates:
+    """The templates in the order and with the node numbers of the reference ``(n_templates, k, k)``."""
+    order, permutations = align_templates(reference, templates.matrices)
     orientation = templates.orientation[:, order].astype(np.int64)
     for index, permutation in enumerate(permutations):
         numbers = orientation[:, index].copy()
@@ -89,12 +79,9 @@ def _similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None
     lengths = np.sqrt(squares[:, None] * squares)
     products = (squares[:, None] + squares - distances**2) / 2
     cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-    first = len(flat) - n_fits * n_templates
-    chosen = []
-    for start in range(first, len(flat), n_templates):
-        _, order = linear_sum_assignment(distances[:n_templates, start : start + n_templates])
-        chosen.append(start + order)
-    same = np.stack(chosen, axis=1)  # (n_templates, n_fits)
+    starts = np.arange(len(flat) - n_fits * n_templates, len(flat), n_templates)
+    blocks = (distances[:n_templates, start : start + n_templates] for start in starts)
+    same = starts + np.stack([linear_sum_assignment(block)[1] for block in blocks], axis=1)  # (n_templates, n_fits)
     return mean_over_pairs(cosines[same[:, :, None], same[:, None, :]])
 
 

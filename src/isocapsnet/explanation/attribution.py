@@ -6,8 +6,9 @@ patterns the gradient of single graphs missed the pattern, and the averaged grad
 can be wrong in isomorphic networks, so regions are ranked by absolute values.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,12 @@ from isocapsnet.models._network import NetworkClassifier
 
 ATTRIBUTIONS = ("gradient", "integrated")
 
+Margins = Callable[[Tensor], Tensor]
+
 # Steps of integrated gradients.
 _STEPS = 32
+# Networks before training whose attributions are compared.
+_UNTRAINED = 3
 
 
 def is_network(estimator: Any) -> bool:
@@ -61,9 +66,14 @@ def edge_attributions(estimator: Any, X: NDArray[Any], method: str = "gradient")
     device = next(estimator.module_.parameters()).device
     scaled = torch.from_numpy(estimator.scaler_.transform(X))
     mean = scaled.mean(dim=0, keepdim=True).to(device)
-    attribute = _gradients if method == "gradient" else _integrated_gradients
-    parts = [attribute(estimator, batch.to(device), mean).cpu().numpy() for batch in scaled.split(estimator.batch_size)]
-    gradients = np.concatenate(parts)
+
+    def score_margins(batch: Tensor) -> Tensor:
+        values: Tensor = margins(estimator._class_scores(estimator.module_(batch)))
+        return values
+
+    attribute = margin_gradients if method == "gradient" else partial(_integrated_gradients, mean=mean)
+    batches = scaled.split(estimator.batch_size)
+    gradients = np.concatenate([attribute(score_margins, batch.to(device)).cpu().numpy() for batch in batches])
     if method == "gradient":
         gradients = gradients.mean(axis=0, keepdims=True)
     attribution = gradients * (scaled - mean.cpu()).numpy()[:, None]
@@ -90,28 +100,24 @@ def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tupl
 
 
 @one_thread()
-def randomization_check(
-    estimator: Any, graphs: ArrayLike, method: str = "gradient", n_draws: int = 3, random_state: int = 0
-) -> float:
+def randomization_check(estimator: Any, graphs: ArrayLike, method: str = "gradient") -> float:
     """Rank correlation of edge attributions with those of the same network before training.
 
     If an untrained network gives the same attributions, they say nothing about what was learned (Adebayo et al.,
     "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
-    edges, mean over ``n_draws`` untrained networks. It should be near 0; do not trust attributions where it is near 1.
+    edges, mean over three untrained networks. It should be near 0; do not trust attributions where it is near 1.
     """
-    return untrained_correlation(estimator, estimator._check_fitted(graphs), method, n_draws, random_state)
+    return untrained_correlation(estimator, estimator._check_fitted(graphs), method)
 
 
-def untrained_correlation(
-    estimator: Any, X: NDArray[Any], method: str = "gradient", n_draws: int = 3, random_state: int = 0
-) -> float:
+def untrained_correlation(estimator: Any, X: NDArray[Any], method: str = "gradient") -> float:
     """:func:`randomization_check` of graphs that were checked."""
     learned = _edge_importance(edge_attributions(estimator, X, method))
     correlations = []
-    for draw in range(n_draws):
+    for seed in range(_UNTRAINED):
         untrained = copy(estimator)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(random_state + draw)
+            torch.manual_seed(seed)
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
         untrained.module_.to(next(estimator.module_.parameters()).device).eval()
         random = _edge_importance(edge_attributions(untrained, X, method))
@@ -119,15 +125,16 @@ def untrained_correlation(
     return float(np.mean(correlations))
 
 
-def _gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
-    """Gradients of the margins at the graphs: ``(n_graphs, n_contrasts, n_nodes, n_nodes)``."""
-    graphs = graphs.requires_grad_()
-    values = margins(estimator._class_scores(estimator.module_(graphs)))
-    gradients = [torch.autograd.grad(value.sum(), graphs, retain_graph=True)[0] for value in values.T]
+def margin_gradients(function: Margins, inputs: Tensor) -> Tensor:
+    """Gradients ``(n_graphs, n_contrasts, ...)`` at the inputs ``(n_graphs, ...)`` of ``(n_graphs, n_contrasts)``."""
+    with torch.enable_grad():
+        inputs = inputs.detach().requires_grad_()
+        values = function(inputs)
+        gradients = [torch.autograd.grad(value.sum(), inputs, retain_graph=True)[0] for value in values.T]
     return torch.stack(gradients, dim=1)
 
 
-def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tensor:
+def _integrated_gradients(function: Margins, graphs: Tensor, mean: Tensor) -> Tensor:
     """Mean gradients of the margins on the path from the mean graph to each graph."""
     try:
         from captum.attr import IntegratedGradients
@@ -135,13 +142,8 @@ def _integrated_gradients(estimator: Any, graphs: Tensor, mean: Tensor) -> Tenso
         raise InputError(
             "Integrated gradients need captum: pip install 'isocapsnet[attribution]', or use method=\"gradient\"."
         ) from error
-
-    def score_margins(batch: Tensor) -> Tensor:
-        values: Tensor = margins(estimator._class_scores(estimator.module_(batch)))
-        return values
-
-    n_contrasts = score_margins(mean).shape[1]
-    attributor = IntegratedGradients(score_margins, multiply_by_inputs=False)
+    n_contrasts = function(mean).shape[1]
+    attributor = IntegratedGradients(function, multiply_by_inputs=False)
     parts = [
         attributor.attribute(graphs, mean, contrast, n_steps=_STEPS, internal_batch_size=max(64, len(graphs)))
         for contrast in range(n_contrasts)

@@ -1,10 +1,9 @@
 """Evidence cards: where a learned template matches, how well it separates the classes, and whether it is stable.
 
-Cards hold plain data; :meth:`EvidenceCard.to_json` is for files.
+Cards hold plain data: ``dataclasses.asdict`` gives numbers, text, lists and dicts for files.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -22,16 +21,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Similarity between fits, mean over pairs of fits.
-
-    Attributes
-    ----------
-    value : float
-        Mean correlation between fits.
-    null : float
-        The 95th percentile under the null hypothesis.
-    p_value : float
-    """
+    """Mean correlation over pairs of fits, the 95th percentile of it under the null hypothesis, and its p-value."""
 
     value: float
     null: float
@@ -155,7 +145,3 @@ class EvidenceCard:
     regions: list[Region]
     verdict: str
     sentence: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested dicts, lists, numbers and text."""
-        return asdict(self)

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.statistics import LEVEL, holm
-from isocapsnet.explanation.alignment import agreement_of_shapes, align_templates, view_as
+from isocapsnet.explanation.alignment import agreement_of_shapes, view_as
 from isocapsnet.explanation.cards import Agreement, Effect, EvidenceCard, Orientation, Region, Window
 from isocapsnet.explanation.contrasts import contrast_members, effect_size, separation
 from isocapsnet.explanation.fits import FitExplanation, Templates, over_regions
@@ -93,12 +93,9 @@ class _Fits:
 
     def over_fits(self, measure: Measure, name: str, template: int) -> NDArray[np.float64]:
         """A measure of a template's evidence in each fit ``(n_fits, ...)``."""
-        return np.stack(
-            [
-                measure(getattr(templates, name)[:, :, template], codes, self.n_classes)
-                for templates, codes in zip(self.templates, self.codes, strict=True)
-            ]
-        )
+        evidence = [getattr(templates, name)[:, :, template] for templates in self.templates]
+        pairs = zip(evidence, self.codes, strict=True)
+        return np.stack([measure(values, codes, self.n_classes) for values, codes in pairs])
 
 
 def _choose(
@@ -119,7 +116,7 @@ def _choose(
     templates = [fit.templates for fit in chosen if fit.templates is not None]
     target = templates[0].matrices if reference is None else reference
     return _Fits(
-        templates=[view_as(fit, align_templates(target, fit.matrices)) for fit in templates],
+        templates=[view_as(target, fit) for fit in templates],
         codes=[fit.codes for fit in chosen],
         n_classes=len(chosen[0].classes),
         n_nodes=chosen[0].n_nodes,

@@ -14,7 +14,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, check_number
 from isocapsnet.explanation.attribution import edge_attributions, is_network, untrained_correlation
 from isocapsnet.explanation.contrasts import effect_size, separation
-from isocapsnet.explanation.windows import account_for_windows, find_layer
+from isocapsnet.explanation.windows import WindowEvidence, account_for_windows, find_layer
 
 # Graphs per class that are kept with their reconstructions.
 _EXAMPLES = 6
@@ -129,7 +129,8 @@ def explain_fit(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: st
     if not is_network(estimator):
         raise InputError(f"{type(estimator).__name__} is not a fitted network; only networks can be explained.")
     X = estimator._check_fitted(graphs)
-    codes = _encode(np.asarray(labels), estimator.classes_)
+    code_of = {label: code for code, label in enumerate(estimator.classes_.tolist())}
+    codes = np.array([code_of.get(label, -1) for label in np.asarray(labels).tolist()], dtype=np.int64)
     if len(codes) != len(X):
         raise InputError(f"There are {len(X)} graphs but {len(codes)} labels.")
     positions = np.flatnonzero(codes >= 0)
@@ -162,28 +163,11 @@ def explain_refits(
     method: str = "gradient",
     random_state: int = 0,
 ) -> Iterator[tuple[FitExplanation, NDArray[np.int64]]]:
-    """Fit a clone of the estimator to all folds but one, and explain it on the remaining fold.
+    """Fit a clone of the estimator to all stratified folds but one, and explain it on the remaining fold.
 
-    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit.
-
-    Parameters
-    ----------
-    estimator : NetworkClassifier
-        It is not changed; its parameters are used.
-    graphs : array-like (n_graphs, n_nodes, n_nodes)
-    labels : array-like (n_graphs,)
-    folds : int
-        Number of folds, stratified by class.
-    method : {"gradient", "integrated"}
-        How edges are attributed.
-    random_state : int
-        Seed of the folds; fit number i uses ``random_state + i``.
-
-    Returns
-    -------
-    iterator of (explanation, test)
-        ``test`` ``(n_test,)`` are the indices of the graphs that this fit did not see. Input is checked before the
-        first fit.
+    Parameters are those of :func:`explain_fit`; fit number i uses the seed ``random_state + i``. Yields each
+    explanation with the indices ``(n_test,)`` of the graphs that the fit did not see. Input is checked before the first
+    fit.
     """
     X = check_graphs(graphs)
     check_number("folds", folds, low=2, integer=True)
@@ -205,17 +189,11 @@ def explain_refits(
     return ((explain_fold(fold, train, test), test) for fold, (train, test) in enumerate(splits))
 
 
-def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Indices into ``classes``; -1 for other labels."""
-    code_of = {label: code for code, label in enumerate(classes.tolist())}
-    return np.array([code_of.get(label, -1) for label in labels.tolist()], dtype=np.int64)
-
-
 def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]) -> Templates:
     matrices, stride, n_classes = estimator.templates_, find_layer(estimator).stride, len(estimator.classes_)
     windows = account_for_windows(estimator, X)
-    per_class = [codes == code for code in range(n_classes)]
-    orientation, share = zip(*(_most_frequent(windows.permutations[members]) for members in per_class), strict=True)
+    per_class = [_summarize_class(windows, codes == code) for code in range(n_classes)]
+    class_scores, orientation, orientation_share = (np.stack(parts) for parts in zip(*per_class, strict=True))
     return Templates(
         matrices=matrices,
         stride=stride,
@@ -225,9 +203,9 @@ def _explain_templates(estimator: Any, X: NDArray[Any], codes: NDArray[np.int64]
         window_separation=separation(windows.evidence, codes, n_classes).astype(np.float32),
         window_effect=effect_size(windows.evidence, codes, n_classes).astype(np.float32),
         window_influence=windows.evidence.std(axis=0).mean(axis=0),
-        class_scores=np.stack([_mean(windows.scores[members]) for members in per_class]),
-        orientation=np.stack(orientation),
-        orientation_share=np.stack(share),
+        class_scores=class_scores,
+        orientation=orientation,
+        orientation_share=orientation_share,
     )
 
 
@@ -247,16 +225,13 @@ def over_regions(evidence: NDArray[Any], n_nodes: int, kernel_size: int, stride:
     return np.asarray((evidence.sum(axis=-1) + evidence.sum(axis=-2)) @ coverage, dtype=np.float32)
 
 
-def _most_frequent(permutations: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The most frequent value over graphs ``(n_graphs, ...)`` and its share; -1 and 0 without graphs."""
-    if not len(permutations):
-        return np.full(permutations.shape[1:], -1, np.int64), np.zeros(permutations.shape[1:], np.float32)
-    winners, counts = mode(permutations, axis=0)
-    return winners.astype(np.int64), (counts / len(permutations)).astype(np.float32)
-
-
-def _mean(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Over graphs ``(n_graphs, ...)``; NaN without graphs."""
-    if not len(values):
-        return np.full(values.shape[1:], np.nan, np.float32)
-    return np.asarray(values.mean(axis=0), dtype=np.float32)
+def _summarize_class(
+    windows: WindowEvidence, members: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
+    """Mean score, most frequent permutation and its share over the members; NaN, -1 and 0 without members."""
+    if not members.any():
+        shape = windows.scores.shape[1:]
+        return np.full(shape, np.nan, np.float32), np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
+    winners, counts = mode(windows.permutations[members], axis=0)
+    share = (counts / members.sum()).astype(np.float32)
+    return windows.scores[members].mean(axis=0, dtype=np.float32), winners.astype(np.int64), share

@@ -93,11 +93,7 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
     n_contrasts = 1 if lengths["C"] == 2 else lengths["C"]
     if 0 in (lengths["N"], lengths["V"]) or lengths["C"] < 2 or lengths.get("J", n_contrasts) != n_contrasts:
         raise DamagedError("explains no graphs, or one class")
-    limits: dict[str, tuple[int, float]] = {
-        "positions": (0, np.inf),
-        "codes": (0, lengths["C"]),
-        "examples": (0, lengths["N"]),
-    }
+    limits = {"positions": (0, np.inf), "codes": (0, lengths["C"]), "examples": (0, lengths["N"])}
     if "templates" in arrays:
         stride, size = int(arrays["stride"]), lengths["k"]
         if stride < 1 or stride * (lengths["n"] - 1) + size > lengths["V"]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ class Explanation:
             "node_names": [self.node_name(node) for node in range(len(self.edges))],
             "n_refits": self.n_refits,
             "randomization": self.randomization,
-            "cards": [card.to_json() for card in self.cards],
+            "cards": [asdict(card) for card in self.cards],
         }
         (out / "cards.json").write_text(json.dumps(content, indent=1))
         spreadsheet_safe(self.table).to_csv(out / "regions.csv", index=False)
@@ -203,17 +203,14 @@ def explain(
         raise InputError(f"networks has {len(networks)} entries, but there are {model.n_nodes_in_} nodes.")
     refits = explain_refits(model, graphs, labels, folds, attribution, seed) if folds else ()
     own = explain_fit(model, graphs, labels, attribution)
-    fits, tests = [], []
-    for fit, test in refits:
-        fits.append(fit)
-        tests.append(test.tolist())
+    fits, tests = zip(*(list(refits) or [(own, np.arange(len(np.asarray(labels))))]), strict=True)
     return summarize(
-        fits or [own],
-        tests or [list(range(len(np.asarray(labels))))],
+        fits,
+        tests,
         subjects=subjects,
         reference=getattr(model, "templates_", None),
         seed=seed,
-        n_refits=len(fits),
+        n_refits=folds,
         networks=networks,
         model=own,
         **description,
@@ -222,7 +219,7 @@ def explain(
 
 def summarize(
     fits: Sequence[FitExplanation],
-    tests: Sequence[Sequence[int]],
+    tests: Sequence[Sequence[int] | NDArray[np.int64]],
     *,
     subjects: Sequence[str] = (),
     reference: NDArray[np.float32] | None = None,
@@ -249,7 +246,7 @@ def summarize(
 
 
 def _collect_reconstructions(
-    fits: Sequence[FitExplanation], tests: Sequence[Sequence[int]], subjects: Sequence[str]
+    fits: Sequence[FitExplanation], tests: Sequence[Sequence[int] | NDArray[np.int64]], subjects: Sequence[str]
 ) -> Reconstructions | None:
     """The examples of all fits, each subject once, from the first fit that has it; None without a decoder."""
     examples: dict[int, tuple[int, Any, Any]] = {}

@@ -12,6 +12,7 @@ from the mean scores of the given graphs. The value at the mean scores belongs t
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from isocapsnet import functional
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
+from isocapsnet.explanation.attribution import margin_gradients
 from isocapsnet.explanation.contrasts import margins
 from isocapsnet.functional import IsomorphicMatch, PermutationCapsules
 from isocapsnet.models._capsules import CapsuleClassifier
@@ -104,12 +106,13 @@ def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tenso
     capsules = residual(scores) if residual is not None else scores.new_zeros(shape)
     routing = _route(module, match)
     if routing is not None:
-        capsules = capsules + routing.capsules
+        routed_capsules, votes, coupling = routing
+        capsules = capsules + routed_capsules
     lengths = functional.safe_norm(capsules)
     direction = capsules / torch.where(lengths == 0, 1.0, lengths)[..., None]
     evidence = scores.new_zeros(1)
     if routing is not None:
-        routed = routing.coupling * torch.einsum("bymd,byd->bym", routing.votes, direction)
+        routed = coupling * torch.einsum("bymd,byd->bym", votes, direction)
         evidence = margins(routed.unflatten(2, scores.shape[1:]))
     if residual is not None:
 
@@ -143,16 +146,11 @@ def _returning(layer: Any, match: IsomorphicMatch) -> Iterator[None]:
         del layer.forward
 
 
-class _Routing(NamedTuple):
-    """Class capsules ``(n_graphs, n_classes, d)``, votes ``(..., n_capsules, d)``, g s α ``(..., n_capsules)``."""
+def _route(module: Any, match: IsomorphicMatch) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The routing of the module, with the votes and couplings that it does not keep; None without routing.
 
-    capsules: Tensor
-    votes: Tensor
-    coupling: Tensor
-
-
-def _route(module: Any, match: IsomorphicMatch) -> _Routing | None:
-    """The routing of the module, with the votes and couplings that it does not keep; None without routing."""
+    Class capsules ``(n_graphs, n_classes, d)``, votes ``(..., n_capsules, d)``, g s α ``(..., n_capsules)``.
+    """
     if hasattr(module, "primary"):
         if module.digit is None:
             return None
@@ -179,7 +177,7 @@ def _route(module: Any, match: IsomorphicMatch) -> _Routing | None:
     logits = torch.einsum("bymd,byd->bym", votes, contexts[-1])
     coupling = functional.leaky_softmax(logits, dim=1) if over == "classes" else logits.softmax(dim=2)
     length = functional.safe_norm(scale * torch.einsum("bym,bymd->byd", coupling, votes), keepdim=True)
-    return _Routing(capsules, votes, scale * length / (1 + length.square()) * coupling)
+    return capsules, votes, scale * length / (1 + length.square()) * coupling
 
 
 def _integrate(function: Callable[[Tensor], Tensor], scores: Tensor, baseline: Tensor) -> Tensor:
@@ -188,13 +186,6 @@ def _integrate(function: Callable[[Tensor], Tensor], scores: Tensor, baseline: T
     Scores ``(n_graphs, n_templates, n, n)`` give ``(n_graphs, n_contrasts, n_templates, n, n)``.
     """
     difference = scores - baseline
-    total = None
-    for step in range(_STEPS):
-        with torch.enable_grad():
-            path = (baseline + (step + 0.5) / _STEPS * difference).detach().requires_grad_()
-            values = function(path)
-            gradients = [torch.autograd.grad(value.sum(), path, retain_graph=True)[0] for value in values.T]
-        gradient = torch.stack(gradients, dim=1)
-        total = gradient if total is None else total + gradient
-    assert total is not None
+    path = (baseline + (step + 0.5) / _STEPS * difference for step in range(_STEPS))
+    total: Tensor = reduce(torch.add, (margin_gradients(function, point) for point in path))
     return total / _STEPS * difference[:, None]

@@ -1,5 +1,6 @@
 """The content of a report: the results table, its context, and what the fits of each method left behind."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,7 +36,6 @@ class Fit:
     """
 
     repeat: int
-    fold: int
     labels: NDArray[np.int64]
     probabilities: NDArray[np.float64]
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -54,10 +54,6 @@ class ReportedMethod:
     ----------
     row : MethodResult
         Its row of the table.
-    name : str
-        Its name in the registry, without parameters.
-    parameters, space : mapping
-        Constructor arguments that differ from the defaults, and the search space of tuning.
     fits : sequence of Fit
         By repeat and fold, without those of permutations and audits.
     explanation : Explanation or None
@@ -65,9 +61,6 @@ class ReportedMethod:
     """
 
     row: MethodResult
-    name: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    space: Mapping[str, Any] = field(default_factory=dict)
     fits: Sequence[Fit] = ()
     explanation: "Explanation | None" = None
 
@@ -120,8 +113,7 @@ class ReportedMethod:
     def selected(self) -> list[tuple[str, int]]:
         """Settings that tuning selected, and in how many folds, the most frequent first."""
         names = [", ".join(f"{key} = {value}" for key, value in fit.settings.items()) for fit in self.fits]
-        counts = {name: names.count(name) for name in dict.fromkeys(names)}
-        return sorted(((name or "the defaults", n) for name, n in counts.items()), key=lambda item: -item[1])
+        return [(name or "the defaults", count) for name, count in Counter(names).most_common()]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from isocapsnet.report import prose, tables
-from isocapsnet.report.citations import bibtex
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import list_scenes
 from isocapsnet.report.figures import FIGURES
@@ -65,7 +64,7 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
         reconstruction_subjects=subjects,
         reconstruction_data=matrices,
         logarithmic=wants_logarithm(content),
-        bibtex=bibtex(method.name for method in content.methods),
+        bibtex=prose.bibtex(method.row.name for method in content.methods),
         node_names=[content.node_name(node) for node in range(content.n_nodes)],
         styles=Markup(assets["report.css"]),
         scripts=Markup("\n".join(assets[name] for name in _SCRIPTS)),

@@ -1,7 +1,8 @@
-"""The text of a report: question, answer with its uncertainty, protocol, a paragraph for a methods section."""
+"""The text of a report: question, answer with its uncertainty, protocol, a paragraph and references for a paper."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 
 import numpy as np
 
@@ -16,11 +17,6 @@ CONSTANT = "constant"
 
 #: Parameters that a method selects inside each fit if the user does not set them.
 SELECTED_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
-
-
-def metric_name(metric: str) -> str:
-    """``balanced accuracy`` for ``balanced_accuracy``."""
-    return METRICS[metric].label
 
 
 def listing(names: Sequence[str]) -> str:
@@ -97,7 +93,7 @@ def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[s
     if not any(row.method == REFERENCE for row in rows):
         return ["The comparison has no linear model, so it does not show whether a network is needed."]
     sentences = []
-    name_of = {method.label: method.name for method in content.methods}
+    name_of = {method.label: method.row.name for method in content.methods}
     for pair in content.table.comparisons:
         mean, low, high = pair.difference
         other = pair.first
@@ -186,12 +182,12 @@ def methods_text(content: Content) -> str:
 
 def selected_in_fit(method: ReportedMethod) -> list[str]:
     """Parameters that the method selects by itself in every fit."""
-    return [name for name in SELECTED_IN_FIT.get(method.name, ()) if method.parameters.get(name) is None]
+    return [name for name in SELECTED_IN_FIT.get(method.row.name, ()) if method.row.parameters.get(name) is None]
 
 
 def describe_parameters(method: ReportedMethod) -> str:
     """Parameters that differ from the defaults."""
-    settings = ", ".join(f"{name} = {value}" for name, value in method.parameters.items())
+    settings = ", ".join(f"{name} = {value}" for name, value in method.row.parameters.items())
     return settings or "all parameters at their defaults"
 
 
@@ -199,7 +195,7 @@ def method_facts(method: ReportedMethod) -> list[tuple[str, str]]:
     """Parameters, scores, times and memory of one method."""
     row, fits = method.row, method.fits
     facts = [("parameters", describe_parameters(method))]
-    facts += [(metric_name(name), interval(*values)) for name, values in row.metrics.items()]
+    facts += [(METRICS[name].label, interval(*values)) for name, values in row.metrics.items()]
     if fits:
         times = [
             f"{name} {seconds(float(np.mean([fit.seconds.get(name, 0.0) for fit in fits])))}"
@@ -219,3 +215,11 @@ def reproduction_facts(content: Content) -> list[tuple[str, str]]:
     if keys:
         facts.append(("records", f"{len(keys)} test folds; the first record is {keys[0]}"))
     return facts
+
+
+def bibtex(methods: Iterable[str]) -> str:
+    """Entries of ``references.bib`` for these methods, as far as they have a paper, and for the statistics."""
+    names = {"statistics", *methods}
+    _, *entries = (files("isocapsnet.report") / "references.bib").read_text(encoding="utf-8").strip().split("\n\n")
+    described = (entry.removeprefix("%").split("\n", 1) for entry in entries)
+    return "\n\n".join(text for cited_for, text in described if names.intersection(cited_for.split()))

@@ -1,5 +1,6 @@
 """The tables of a page."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,11 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from isocapsnet._format import MISSING, interval, number, p_value, seconds
+from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import Scene, effect
-from isocapsnet.report.prose import describe_parameters, metric_name, selected_in_fit
+from isocapsnet.report.prose import describe_parameters, selected_in_fit
 
 if TYPE_CHECKING:
     from isocapsnet.explanation.cards import EvidenceCard
@@ -50,7 +52,6 @@ class PageTable:
 
 def results_table(content: Content) -> PageTable:
     """All methods with their scores and verdicts."""
-    metrics = [metric_name(name) for name in _SHOWN_METRICS]
     rows = [
         [
             Cell(_breakable(method.label) + (" ★" if method.row.is_best else "")),
@@ -62,7 +63,7 @@ def results_table(content: Content) -> PageTable:
         ]
         for method in content.methods
     ]
-    numeric = ["ROC AUC", "p against chance", *metrics, "time per fold"]
+    numeric = ["ROC AUC", "p against chance", *(METRICS[name].label for name in _SHOWN_METRICS), "time per fold"]
     return PageTable("results", "All methods; click a heading to sort", ["method", "verdict", *numeric], rows, numeric)
 
 
@@ -101,7 +102,7 @@ def tuning_table(content: Content) -> PageTable:
     """Parameters, search space and selected settings of each method."""
     rows = []
     for method in content.methods:
-        space = [f"{name}: {_values(values)}" for name, values in method.space.items()]
+        space = [f"{name}: {_values(values)}" for name, values in method.row.space.items()]
         space += [f"{name}: inside each fit" for name in selected_in_fit(method)]
         selected = "; ".join(f"{name} ({count} of {len(method.fits)})" for name, count in method.selected)
         rows.append(
@@ -109,7 +110,7 @@ def tuning_table(content: Content) -> PageTable:
                 Cell(_breakable(method.label)),
                 Cell(describe_parameters(method)),
                 Cell("; ".join(space) or "nothing"),
-                Cell(selected if method.space and selected else MISSING),
+                Cell(selected if method.row.space and selected else MISSING),
             ]
         )
     columns = ["method", "set by the user", "searched", "selected (number of folds)"]
@@ -130,9 +131,7 @@ def warnings_table(content: Content) -> PageTable:
     """Warnings of fits, each once per method."""
     rows = []
     for method in content.methods:
-        messages = [message for fit in method.fits for message in fit.warnings]
-        for message in dict.fromkeys(messages):
-            count = messages.count(message)
+        for message, count in Counter(message for fit in method.fits for message in fit.warnings).items():
             rows.append([Cell(_breakable(method.label)), Cell(str(count), count), Cell(message)])
     return PageTable("warnings", "Warnings", ["method", "fits", "message"], rows, ["fits"])
 

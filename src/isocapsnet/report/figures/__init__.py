@@ -5,6 +5,8 @@ To add a figure, write a function that takes a :class:`~isocapsnet.report.conten
 ``FIGURES["folds"](content)`` is the matplotlib figure. The ``plot_*`` functions draw the same from arrays.
 """
 
+from functools import partial
+
 from isocapsnet.report.figures import brain, comparison, curves, templates
 from isocapsnet.report.figures.drawing import FigureKind
 from isocapsnet.report.figures.style import save_figure
@@ -14,7 +16,7 @@ __all__ = ["FIGURES", "save_figure"]
 #: Name to kind of figure, in the order of the page.
 FIGURES: dict[str, FigureKind] = {
     "comparison": FigureKind(comparison.comparison, "comparison"),
-    "accuracy": FigureKind(comparison.accuracy, "comparison"),
+    "accuracy": FigureKind(partial(comparison.comparison, metric="accuracy"), "comparison"),
     "folds": FigureKind(comparison.folds, "comparison"),
     "node_order": FigureKind(comparison.node_order, "node-order"),
     "sweep": FigureKind(comparison.sweep, "sweep"),

@@ -10,18 +10,8 @@ from isocapsnet._format import number
 from isocapsnet._validation import InputError
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.evidence import Scene
+from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
-from isocapsnet.report.figures.style import (
-    FULL,
-    INK,
-    MUTED,
-    class_colours,
-    edge_colours,
-    magnitude_colours,
-    signed_colours,
-    styled,
-    without_diagonal,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,12 +58,12 @@ def reconstruction(content: Content, method: ReportedMethod) -> Iterator[Drawing
 
 def plot_scene(scene: Scene, coordinates: NDArray[Any], n_classes: int) -> "Figure":
     """A scene on a glass brain: nodes by weight, in the colour of their class."""
-    palette = class_colours(n_classes)
+    palette = style.class_colours(n_classes)
     return plot_connectome(
         coordinates,
         scene.edges,
         node_sizes=60 * scene.nodes / (scene.nodes.max(initial=0.0) or 1.0),
-        node_colours=[MUTED if code < 0 else palette[code] for code in scene.favours],
+        node_colours=[style.MUTED if code < 0 else palette[code] for code in scene.favours],
     )
 
 
@@ -86,24 +76,21 @@ def plot_one_of_each_class(
     return plot_reconstruction(graphs.inputs[first], graphs.outputs[first], names, coordinates), names
 
 
-@styled
+@style.styled()
 def plot_connectome(
-    coordinates: ArrayLike, adjacency: ArrayLike, *, node_sizes: ArrayLike = 12.0, node_colours: Any = None
+    coordinates: ArrayLike, adjacency: ArrayLike, *, node_sizes: ArrayLike = 12.0, node_colours: Any = style.INK
 ) -> "Figure":
     """Edges between regions on a glass brain, from the left, back, top and right.
 
     ``coordinates`` ``(n_nodes, 3)`` are MNI millimetres, ``adjacency`` ``(n_nodes, n_nodes)`` signed weights with 0 for
     no edge, ``node_sizes`` a number or ``(n_nodes,)``; nodes of size 0 are not drawn.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(FULL, 2.2), facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = Figure(figsize=(style.FULL, 2.2), facecolor="white")
     positions, weights = np.asarray(coordinates, dtype=float), np.asarray(adjacency, dtype=float)
-    sizes = np.broadcast_to(np.asarray(node_sizes, dtype=float), len(positions))
+    sizes, colours = (np.broadcast_to(values, len(positions)) for values in (node_sizes, node_colours))
     shown = (sizes > 0) | (weights != 0).any(axis=0) | (weights != 0).any(axis=1)
-    colours = [INK] * len(positions) if node_colours is None else list(node_colours)
     _glass_brain(
         figure,
         (0, 0, 1, 1),
@@ -112,57 +99,47 @@ def plot_connectome(
         1.2,
         display_mode="lyrz",
         node_size=sizes[shown],
-        node_color=[colour for colour, is_shown in zip(colours, shown, strict=True) if is_shown],
+        node_color=colours[shown].tolist(),
     )
     return figure
 
 
-@styled
+@style.styled()
 def plot_reconstruction(
-    inputs: ArrayLike,
-    reconstructions: ArrayLike,
-    names: Sequence[str],
-    coordinates: ArrayLike | None = None,
-    *,
-    threshold: float = 0.05,
+    inputs: ArrayLike, reconstructions: ArrayLike, names: Sequence[str], coordinates: ArrayLike | None = None
 ) -> "Figure":
     """For each subject the graph on a glass brain, its matrix and the reconstructed matrix (Figure 3 of the paper).
 
-    The glass brain shows edges of at least ``threshold`` of the largest edge, and of these the strongest, four per node
-    on average. Without coordinates there are no glass brains.
+    The glass brain shows the edges of :func:`edges_to_draw`. Without coordinates there are no glass brains.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     graphs, drawn = np.asarray(inputs, dtype=float), np.asarray(reconstructions, dtype=float)
     first = 0 if coordinates is None else 1
-    figure = Figure(figsize=(FULL, 2.3 * len(graphs)) if first else (FULL * 0.7, 2.4 * len(graphs)))
-    FigureCanvasAgg(figure)
+    figure = Figure(figsize=(style.FULL, 2.3 * len(graphs)) if first else (style.FULL * 0.7, 2.4 * len(graphs)))
     height, width = 1 / len(graphs), (0.9 if first else 0.87) / (2 + first)
     for row, name in enumerate(names):
         bottom = 1 - (row + 0.97) * height
-        graph, drawing = without_diagonal(graphs[row]), without_diagonal(drawn[row])
+        graph, drawing = style.without_diagonal(graphs[row]), style.without_diagonal(drawn[row])
         if coordinates is not None:
-            box, strong = (0.0, bottom, width, 0.86 * height), edges_to_draw(graph, threshold)
+            box, strong = (0.0, bottom, width, 0.86 * height), edges_to_draw(graph)
             _glass_brain(figure, box, np.asarray(coordinates, dtype=float), strong, 0.5, display_mode="z", node_size=3)
         colours, norm = _matrix_colours(graph, drawing)
         for column, (matrix, title) in enumerate([(graph, f"{name}: input"), (drawing, "reconstruction")], start=first):
             axis = figure.add_axes((column * width + 0.02, bottom, width - 0.03, 0.86 * height))
             image = axis.imshow(matrix, cmap=colours, norm=norm, interpolation="nearest")
-            axis.set_title(title)
-            axis.set_xticks([])
-            axis.set_yticks([])
+            axis.set(title=title, xticks=[], yticks=[])
             axis.spines[:].set(visible=True)
         box = ((2 + first) * width + 0.015, bottom + 0.1 * height, 0.012, 0.66 * height)
         figure.colorbar(image, cax=figure.add_axes(box), ticks=_decades(norm))
     return figure
 
 
-def edges_to_draw(matrix: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
-    """The matrix with its strongest edges, four per node, of those of at least ``threshold`` of the largest."""
+def edges_to_draw(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix with its strongest edges, four per node on average, of those of at least 0.05 of the largest."""
     strengths, n_drawn = np.abs(matrix), _DRAWN_EDGES_PER_NODE * len(matrix)
     weakest = np.sort(strengths[np.triu_indices(len(matrix), k=1)])[-n_drawn:].min(initial=np.inf)
-    return np.where(strengths >= max(threshold * strengths.max(initial=0.0), weakest, 1e-300), matrix, 0.0)
+    return np.where(strengths >= max(0.05 * strengths.max(initial=0.0), weakest, 1e-300), matrix, 0.0)
 
 
 def is_heavy_tailed(values: NDArray[np.float64]) -> bool:
@@ -180,7 +157,7 @@ def _matrix_colours(*matrices: NDArray[np.float64]) -> tuple[Any, Any]:
     signed = bool((values < -0.01 * limit).any())
     low = -limit if signed else 0.0
     norm = SymLogNorm(limit / 1000, vmin=low, vmax=limit) if is_heavy_tailed(values) else Normalize(low, limit)
-    return signed_colours() if signed else magnitude_colours(), norm
+    return style.colour_map("signed") if signed else style.colour_map("magnitude"), norm
 
 
 def _decades(norm: Any) -> list[float] | None:
@@ -200,18 +177,17 @@ def _glass_brain(
         from nilearn.plotting import plot_connectome as draw
     except ImportError as error:
         raise InputError('Glass brains need nilearn; run: pip install "isocapsnet[plots]"') from error
-    symmetric = np.allclose(adjacency, adjacency.T)
     limit = float(np.abs(adjacency).max(initial=0.0)) or 1.0
     draw(
-        adjacency if symmetric else (adjacency + adjacency.T) / 2,
+        (adjacency + adjacency.T) / 2,
         coordinates,
         figure=figure,
         axes=box,
-        edge_cmap=edge_colours(),
+        edge_cmap=style.colour_map("edges"),
         edge_vmin=-limit,
         edge_vmax=limit,
         edge_kwargs={"linewidth": line_width},
         colorbar=False,
         annotate=False,
-        **{"node_color": INK, **options},
+        **{"node_color": style.INK, **options},
     )

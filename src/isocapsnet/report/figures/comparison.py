@@ -7,29 +7,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval, number
+from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.results import REFERENCE
 from isocapsnet.evaluation.statistics import CHANCE, auc_variance, mean_variance, weighted_mean
 from isocapsnet.report.content import Content
+from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
-from isocapsnet.report.figures.style import (
-    FAINT,
-    FULL,
-    INK,
-    MUTED,
-    PALETTE,
-    colours_of,
-    list_on_y,
-    markers_of,
-    new_figure,
-    styled,
-)
-from isocapsnet.report.prose import CONSTANT, metric_name
+from isocapsnet.report.prose import CONSTANT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BLUE, _VERMILION = PALETTE[:2]
 # Inches; a page shows two of these side by side.
 _WIDTH = 4.6
 _ROW_INCHES = 0.27
@@ -43,7 +32,7 @@ def comparison(content: Content, metric: str = "roc_auc") -> Iterator[Drawing]:
     if not content.methods:
         return
     names = [method.label for method in content.methods]
-    label, is_area = metric_name(metric), metric == "roc_auc"
+    label, is_area = METRICS[metric].label, metric == "roc_auc"
     reference, band = (REFERENCE, _chance_band(content)) if is_area else (CONSTANT, None)
     intervals = [method.row.metrics[metric] for method in content.methods]
     figure = plot_comparison(
@@ -56,11 +45,6 @@ def comparison(content: Content, metric: str = "roc_auc") -> Iterator[Drawing]:
         caption += f" Orange: {reference}."
     values = "; ".join(f"{name} {interval(*bounds)}" for name, bounds in zip(names, intervals, strict=True))
     yield Drawing(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{label}: {values}.")
-
-
-def accuracy(content: Content) -> Iterator[Drawing]:
-    """The mean accuracy of every method, with its interval."""
-    return comparison(content, "accuracy")
 
 
 def folds(content: Content) -> Iterator[Drawing]:
@@ -109,7 +93,7 @@ def sweep(content: Content) -> Iterator[Drawing]:
         plot_sweep(
             parameter,
             values,
-            {metric_name(metric): [row.metrics[metric] for row in rows] for metric in _SWEEP_METRICS},
+            {METRICS[metric].label: [row.metrics[metric] for row in rows] for metric in _SWEEP_METRICS},
             [row.seconds for row in rows],
             constant_accuracy=constant,
         ),
@@ -119,7 +103,7 @@ def sweep(content: Content) -> Iterator[Drawing]:
     )
 
 
-@styled
+@style.styled()
 def plot_comparison(
     names: Sequence[str],
     intervals: ArrayLike,
@@ -136,65 +120,61 @@ def plot_comparison(
     """
     values = np.asarray(intervals, dtype=float).reshape(-1, 3)
     order = np.argsort(-np.nan_to_num(values[:, 0], nan=-np.inf), kind="stable")
-    figure, (axis,) = new_figure(_WIDTH, 0.9 + _ROW_INCHES * max(len(names), 2))
+    figure, (axis,) = style.new_figure(_WIDTH, 0.9 + _ROW_INCHES * max(len(names), 2))
     if chance is not None:
         if band is not None and np.isfinite(band):
-            axis.axvspan(chance - band, chance + band, color=FAINT, alpha=0.6, lw=0, gid="chance-band")
-        axis.axvline(chance, color=MUTED, lw=0.9, ls="--", gid="chance")
-        axis.text(chance, 1.01, "chance", color=INK, ha="center", va="bottom", transform=axis.get_xaxis_transform())
+            axis.axvspan(chance - band, chance + band, color=style.FAINT, alpha=0.6, lw=0, gid="chance-band")
+        axis.axvline(chance, color=style.MUTED, lw=0.9, ls="--", gid="chance")
+        axis.text(
+            chance, 1.01, "chance", color=style.INK, ha="center", va="bottom", transform=axis.get_xaxis_transform()
+        )
     if reference is not None and reference in names:
         at = float(values[list(names).index(reference)][0])
-        axis.axvline(at, color=_VERMILION, lw=0.9, gid="reference")
+        axis.axvline(at, color=style.VERMILION, lw=0.9, gid="reference")
         if chance is None or abs(at - chance) > 0.05:
             axis.text(at, 1.01, reference, ha="center", va="bottom", transform=axis.get_xaxis_transform())
-    _draw_intervals(axis, values[order], [_VERMILION if names[i] == reference else _BLUE for i in order])
-    list_on_y(axis, [names[i] for i in order])
+    _draw_intervals(axis, values[order], [style.VERMILION if names[i] == reference else style.BLUE for i in order])
+    style.list_on_y(axis, [names[i] for i in order])
     axis.set_xlabel(f"{label}, mean and 95 % interval")
     return figure
 
 
-@styled
-def plot_folds(
-    names: Sequence[str],
-    scores: Sequence[ArrayLike],
-    *,
-    means: Sequence[float] | None = None,
-    label: str = "ROC AUC",
-) -> "Figure":
-    """One dot per test fold and method, the mean as a bar; methods in the order given, the first on top.
+@style.styled()
+def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, means: Sequence[float] | None = None) -> "Figure":
+    """One dot per ROC AUC of a test fold, the mean as a bar; methods in the order given, the first on top.
 
     ``scores`` holds an array ``(n_folds,)`` for each method, with NaN if the score is not defined in a fold. ``means``
     (n_methods,) are those of the table if folds have weights.
     """
-    figure, (axis,) = new_figure(_WIDTH, 0.8 + _ROW_INCHES * max(len(names), 2))
-    axis.axvline(0.5, color=MUTED, lw=0.9, ls="--", gid="chance")
+    figure, (axis,) = style.new_figure(_WIDTH, 0.8 + _ROW_INCHES * max(len(names), 2))
+    axis.axvline(0.5, color=style.MUTED, lw=0.9, ls="--", gid="chance")
     for row, fold_scores in enumerate(scores):
         defined = np.asarray(fold_scores, dtype=float)
         defined = defined[~np.isnan(defined)]
         # Equal scores would cover each other on one line.
         offsets = 0.26 * np.sin(2.4 * np.arange(len(defined)))
-        axis.plot(defined, row + offsets, "o", ms=3.4, color=_BLUE, alpha=0.6, mew=0, gid=f"folds-{row}")
+        axis.plot(defined, row + offsets, "o", ms=3.4, color=style.BLUE, alpha=0.6, mew=0, gid=f"folds-{row}")
         if len(defined):
             mean = defined.mean() if means is None else means[row]
-            axis.plot([mean, mean], [row - 0.33, row + 0.33], color=INK, lw=1.4, gid=f"mean-{row}")
-    list_on_y(axis, names)
-    axis.set_xlabel(f"{label} of each test fold")
+            axis.plot([mean, mean], [row - 0.33, row + 0.33], color=style.INK, lw=1.4, gid=f"mean-{row}")
+    style.list_on_y(axis, names)
+    axis.set_xlabel("ROC AUC of each test fold")
     return figure
 
 
-@styled
+@style.styled()
 def plot_audit(names: Sequence[str], differences: ArrayLike) -> "Figure":
     """ROC AUC with shuffled nodes minus ROC AUC with nodes as given: mean, low, high ``(n_methods, 3)``."""
     values = np.asarray(differences, dtype=float).reshape(-1, 3)
-    figure, (axis,) = new_figure(_WIDTH, 0.75 + _ROW_INCHES * max(len(names), 2))
-    axis.axvline(0, color=MUTED, lw=0.9, ls="--", gid="no-change")
-    _draw_intervals(axis, values, [_BLUE] * len(names))
-    list_on_y(axis, names)
+    figure, (axis,) = style.new_figure(_WIDTH, 0.75 + _ROW_INCHES * max(len(names), 2))
+    axis.axvline(0, color=style.MUTED, lw=0.9, ls="--", gid="no-change")
+    _draw_intervals(axis, values, [style.BLUE] * len(names))
+    style.list_on_y(axis, names)
     axis.set_xlabel("change of ROC AUC, 95 % interval")
     return figure
 
 
-@styled
+@style.styled()
 def plot_sweep(
     parameter: str,
     values: Sequence[Any],
@@ -208,23 +188,28 @@ def plot_sweep(
     ``metrics`` maps labels to arrays ``(n_values, 3)`` of mean, low and high; ``constant_accuracy`` is that of always
     predicting the most frequent class.
     """
-    figure, (scores, times) = new_figure(FULL, 2.6, 2, width_ratios=[1.6, 1])
+    figure, (scores, times) = style.new_figure(style.FULL, 2.6, 2, width_ratios=[1.6, 1])
     positions = np.arange(len(values))
     shifts = 0.09 * (np.arange(len(metrics)) - (len(metrics) - 1) / 2)
-    styles = zip(metrics.items(), shifts, colours_of(len(metrics)), markers_of(len(metrics)), strict=True)
+    styles = zip(metrics.items(), shifts, style.colours_of(len(metrics)), style.markers_of(len(metrics)), strict=True)
     for (name, intervals), shift, colour, marker in styles:
         mean, low, high = np.asarray(intervals, dtype=float).reshape(-1, 3).T
         scores.vlines(positions + shift, low, high, color=colour, lw=1)
         scores.plot(positions + shift, mean, marker=marker, ms=4, color=colour, label=name)
-    scores.axhline(0.5, color=MUTED, lw=0.9, ls="--", label="chance (ROC AUC)", gid="chance")
+    scores.axhline(0.5, color=style.MUTED, lw=0.9, ls="--", label="chance (ROC AUC)", gid="chance")
     if constant_accuracy is not None:
         scores.axhline(
-            constant_accuracy, color=MUTED, lw=0.9, ls=":", label="constant answer (accuracy)", gid="constant-accuracy"
+            constant_accuracy,
+            color=style.MUTED,
+            lw=0.9,
+            ls=":",
+            label="constant answer (accuracy)",
+            gid="constant-accuracy",
         )
     scores.set_ylabel("score, mean and 95 % interval")
     scores.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(metrics))
     durations = np.asarray(seconds, dtype=float)
-    times.bar(positions, durations, width=0.6, color=_BLUE)
+    times.bar(positions, durations, width=0.6, color=style.BLUE)
     if durations.max() > _LOGARITHMIC_RANGE * durations.min():
         times.set_yscale("log")
     times.set_ylabel("seconds per fold")

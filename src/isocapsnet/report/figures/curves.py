@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval
-from isocapsnet.evaluation.metrics import roc_auc
+from isocapsnet.evaluation.metrics import METRICS, roc_auc
 from isocapsnet.evaluation.statistics import weighted_mean, wilson_interval
 from isocapsnet.report.content import Content, ReportedMethod
+from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
-from isocapsnet.report.figures.style import FAINT, MUTED, PALETTE, class_colours, markers_of, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_BLUE, _VERMILION = PALETTE[:2]
 _PANEL = (2.9, 2.75)
 _BINS = 8
 _PER_BIN = 8
@@ -36,24 +35,23 @@ def roc(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
 
 def calibration(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
     """Predicted probability against observed frequency."""
-    if method.fits:
-        yield Drawing(
-            f"{method.slug}-calibration",
-            plot_calibration(method.labels, method.probabilities, n_repeats=method.n_repeats, classes=content.classes),
-            "Predicted against observed frequency, with 95 % intervals; grey: number of predictions.",
-            f"Calibration of {method.label}; Brier score {interval(*method.row.metrics['brier'])}.",
-        )
+    caption = "Predicted against observed frequency, with 95 % intervals; grey: number of predictions."
+    return _draw_predictions("calibration", content, method, plot_calibration, caption, "Calibration", "brier")
 
 
 def confusion(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
     """Predicted against true classes."""
+    caption = "Test graphs by true and predicted class."
+    return _draw_predictions("confusion", content, method, plot_confusion, caption, "Confusion matrix", "accuracy")
+
+
+def _draw_predictions(
+    name: str, content: Content, method: ReportedMethod, plot: Any, caption: str, title: str, metric: str
+) -> Iterator[Drawing]:
     if method.fits:
-        yield Drawing(
-            f"{method.slug}-confusion",
-            plot_confusion(method.labels, method.probabilities, n_repeats=method.n_repeats, classes=content.classes),
-            "Test graphs by true and predicted class.",
-            f"Confusion matrix of {method.label}; accuracy {interval(*method.row.metrics['accuracy'])}.",
-        )
+        figure = plot(method.labels, method.probabilities, n_repeats=method.n_repeats, classes=content.classes)
+        alt = f"{title} of {method.label}; {METRICS[metric].label} {interval(*method.row.metrics[metric])}."
+        yield Drawing(f"{method.slug}-{name}", figure, caption, alt)
 
 
 def learning(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
@@ -83,7 +81,7 @@ def representation(content: Content, method: ReportedMethod) -> Iterator[Drawing
         )
 
 
-@styled
+@style.styled()
 def plot_roc(
     labels: ArrayLike,
     probabilities: ArrayLike,
@@ -98,19 +96,21 @@ def plot_roc(
     ``(n_predictions,)`` is the index of the fit that made each prediction, and ``weights`` ``(n_folds,)`` are those of
     folds in the mean. Of two classes, the last is the positive one.
     """
+    from sklearn.metrics import roc_curve
+
     truth, predicted, groups = np.asarray(labels), np.asarray(probabilities), np.asarray(folds)
-    figure, (axis,) = new_figure(*_PANEL)
-    axis.plot([0, 1], [0, 1], color=MUTED, lw=0.9, ls="--", gid="chance")
+    figure, (axis,) = style.new_figure(*_PANEL)
+    axis.plot([0, 1], [0, 1], color=style.MUTED, lw=0.9, ls="--", gid="chance")
     grid = np.linspace(0, 1, 101)
     shown = [len(classes) - 1] if len(classes) == 2 else list(range(len(classes)))
     shares = np.ones(int(groups.max()) + 1) if weights is None else np.asarray(weights, dtype=float)
-    for column, colour in zip(shown, [_BLUE] if len(shown) == 1 else class_colours(len(shown)), strict=True):
+    for column, colour in zip(shown, [style.BLUE] if len(shown) == 1 else style.class_colours(len(shown)), strict=True):
         curves: dict[Any, NDArray[np.float64]] = {}
         for fold in np.unique(groups):
             here = groups == fold
-            curve = _roc_curve(truth[here] == column, predicted[here, column])
-            if curve is None:
+            if len(np.unique(truth[here] == column)) < 2:  # the curve needs both classes
                 continue
+            *curve, _ = roc_curve(truth[here] == column, predicted[here, column])
             if len(shown) == 1:
                 axis.plot(*curve, color=colour, lw=0.6, alpha=0.35, gid="fold")
             curves[fold] = np.interp(grid, *curve)
@@ -130,7 +130,7 @@ def plot_roc(
     return figure
 
 
-@styled
+@style.styled()
 def plot_calibration(
     labels: ArrayLike, probabilities: ArrayLike, *, n_repeats: int, classes: Sequence[str]
 ) -> "Figure":
@@ -144,57 +144,55 @@ def plot_calibration(
     binary = len(classes) == 2
     confidence = predicted[:, 1] if binary else predicted.max(axis=1)
     correct = truth == 1 if binary else truth == predicted.argmax(axis=1)
-    figure, (axis,) = new_figure(*_PANEL)
-    axis.plot([0, 1], [0, 1], color=MUTED, lw=0.9, ls="--", gid="ideal")
+    figure, (axis,) = style.new_figure(*_PANEL)
+    axis.plot([0, 1], [0, 1], color=style.MUTED, lw=0.9, ls="--", gid="ideal")
     for members in _equal_bins(confidence, n_repeats):
         n_subjects = max(1, round(len(members) / n_repeats))
         observed = float(correct[members].mean())
         _, low, high = wilson_interval(round(observed * n_subjects), n_subjects)
         at = confidence[members].mean()
-        axis.plot([at, at], [low, high], color=_BLUE, lw=1, gid="interval")
-        axis.plot(at, observed, "o", ms=4.5, color=_BLUE, gid="bin")
+        axis.plot([at, at], [low, high], color=style.BLUE, lw=1, gid="interval")
+        axis.plot(at, observed, "o", ms=4.5, color=style.BLUE, gid="bin")
     counts, edges = np.histogram(confidence, bins=25, range=(0, 1))
     heights = 0.1 * counts / counts.max(initial=1)
-    axis.bar(edges[:-1], heights, np.diff(edges), bottom=-0.12, align="edge", color=FAINT, gid="predictions")
-    axis.set_title("Calibration")
-    axis.set_xlabel(f"predicted probability of {classes[-1]}" if binary else "probability of the predicted class")
-    axis.set_ylabel("observed frequency")
+    axis.bar(edges[:-1], heights, np.diff(edges), bottom=-0.12, align="edge", color=style.FAINT, gid="predictions")
+    predictor = f"predicted probability of {classes[-1]}" if binary else "probability of the predicted class"
+    axis.set(title="Calibration", xlabel=predictor, ylabel="observed frequency")
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.12, 1.02), aspect="equal")
     return figure
 
 
-@styled
+@style.styled()
 def plot_confusion(labels: ArrayLike, probabilities: ArrayLike, *, n_repeats: int, classes: Sequence[str]) -> "Figure":
     """Predicted against true classes: graphs per repeat; colour is the share of the true class."""
     truth, answers = np.asarray(labels), np.asarray(probabilities).argmax(axis=1)
     counts = np.zeros((len(classes), len(classes)))
     np.add.at(counts, (truth, answers), 1 / n_repeats)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-12)
-    figure, (axis,) = new_figure(*_PANEL)
-    axis.imshow(shares, cmap=_whites_to_blue(), vmin=0, vmax=1, aspect="equal")
+    figure, (axis,) = style.new_figure(*_PANEL)
+    axis.imshow(shares, cmap=style.colour_map("share"), vmin=0, vmax=1, aspect="equal")
     for row, column in np.ndindex(*counts.shape):
         number = f"{counts[row, column]:.0f}" if n_repeats == 1 else f"{counts[row, column]:.1f}"
         colour = "white" if shares[row, column] > 0.55 else "black"
         axis.text(column, row, f"{number}\n{shares[row, column]:.0%}", ha="center", va="center", color=colour)
     axis.set_xticks(range(len(classes)), classes)
     axis.set_yticks(range(len(classes)), classes, rotation=90, va="center")
-    axis.set_xlabel("predicted")
-    axis.set_ylabel("true")
-    axis.set_title("Confusion" + ("" if n_repeats == 1 else f", mean of {n_repeats} repeats"))
+    repeats = "" if n_repeats == 1 else f", mean of {n_repeats} repeats"
+    axis.set(title=f"Confusion{repeats}", xlabel="predicted", ylabel="true")
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
     return figure
 
 
-@styled
+@style.styled()
 def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]]) -> "Figure":
     """Training and validation loss per epoch, one thin line per fit, a dot where validation was best.
 
     Each history holds one mapping per epoch with ``epoch``, ``train_loss`` and, with a validation part,
     ``valid_loss``; a loss is None if it was not finite.
     """
-    figure, (axis,) = new_figure(*_PANEL)
-    for key, colour, name in (("train_loss", _BLUE, "training"), ("valid_loss", _VERMILION, "validation")):
+    figure, (axis,) = style.new_figure(*_PANEL)
+    for key, colour, name in (("train_loss", style.BLUE, "training"), ("valid_loss", style.VERMILION, "validation")):
         for history in histories:
             epochs = [epoch["epoch"] for epoch in history if epoch.get(key) is not None]
             losses = [epoch[key] for epoch in history if epoch.get(key) is not None]
@@ -204,47 +202,32 @@ def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]]) -> "Figure":
                 if key == "valid_loss":
                     best = int(np.argmin(losses))
                     axis.plot(epochs[best], losses[best], "o", ms=3.5, color=colour, gid="best")
-    axis.set_title("Learning")
-    axis.set_xlabel("epoch")
-    axis.set_ylabel("loss")
-    axis.grid(axis="y", color=FAINT)
+    axis.set(title="Learning", xlabel="epoch", ylabel="loss")
+    axis.grid(axis="y", color=style.FAINT)
     axis.legend(loc="upper right")
     return figure
 
 
-@styled
+@style.styled()
 def plot_representation(vectors: ArrayLike, labels: ArrayLike, classes: Sequence[str]) -> "Figure":
     """``vectors`` ``(n_graphs, n_features)`` on their first two principal components, with a marker per class."""
     from sklearn.decomposition import PCA
 
     values, truth = np.asarray(vectors, dtype=float), np.asarray(labels)
-    figure, (axis,) = new_figure(2.9, 2.75)
+    figure, (axis,) = style.new_figure(*_PANEL)
     fitted = PCA(n_components=2, svd_solver="full").fit(values)
     points = fitted.transform(values)
-    styles = zip(classes, class_colours(len(classes)), markers_of(len(classes)), strict=True)
+    styles = zip(classes, style.class_colours(len(classes)), style.markers_of(len(classes)), strict=True)
     for code, (name, colour, marker) in enumerate(styles):
         here = points[truth == code]
         axis.plot(
             here[:, 0], here[:, 1], marker, ms=4.2, color=colour, alpha=0.75, mew=0, label=name, gid=f"class-{code}"
         )
     share = np.nan_to_num(fitted.explained_variance_ratio_)
-    axis.set_xlabel(f"component 1 ({share[0]:.0%} of variance)")
-    axis.set_ylabel(f"component 2 ({share[1]:.0%})")
+    axis.set(xlabel=f"component 1 ({share[0]:.0%} of variance)", ylabel=f"component 2 ({share[1]:.0%})")
     axis.set_title("Representation")
     axis.legend(loc="best", handletextpad=0.2)
     return figure
-
-
-def _roc_curve(
-    positive: NDArray[np.bool_], scores: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """(false positive rate, true positive rate); None with one class."""
-    from sklearn.metrics import roc_curve
-
-    if positive.all() or not positive.any():
-        return None
-    false_positive, true_positive, _ = roc_curve(positive, scores)
-    return false_positive, true_positive
 
 
 def _equal_bins(values: NDArray[np.float64], n_repeats: int) -> list[NDArray[np.int64]]:
@@ -253,9 +236,3 @@ def _equal_bins(values: NDArray[np.float64], n_repeats: int) -> list[NDArray[np.
     edges = np.unique(np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1]))
     bins = np.searchsorted(edges, values, side="left")
     return [np.flatnonzero(bins == number) for number in np.unique(bins)]
-
-
-def _whites_to_blue() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("share", ["#f4f8fb", _BLUE])

@@ -1,10 +1,10 @@
 """Style of all figures: colours for colour-blind readers, publication sizes, saving."""
 
 import io
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 #: The palette of Okabe and Ito (2008) without black and yellow, which are hard to see on dark or light pages.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-POSITIVE, NEGATIVE = "#D55E00", "#0072B2"
+BLUE, VERMILION = PALETTE[:2]
+POSITIVE, NEGATIVE = VERMILION, BLUE
 
 #: Text, axes and faint lines; the page replaces them by its own variables.
 INK, MUTED, FAINT = "#1a1d21", "#5f6670", "#d5d9de"
@@ -37,35 +38,40 @@ _STYLE: dict[str, Any] = {
     "axes.facecolor": "none", "savefig.dpi": 300, "svg.fonttype": "none", "svg.hashsalt": "isocapsnet",
 }  # fmt: skip
 
-P = ParamSpec("P")
+#: Colours from the lowest to the highest value, evenly spaced if they have no positions.
+_COLOUR_MAPS: dict[str, list[Any]] = {
+    "signed": [NEGATIVE, "#ffffff", POSITIVE],
+    # Weak edges are pale instead of white, so that thin lines stay visible.
+    "edges": [(0.0, NEGATIVE), (0.5, "#8fbcd8"), (0.5, "#efb48d"), (1.0, POSITIVE)],
+    "magnitude": ["#ffffff", POSITIVE, "#5c2600"],
+    "share": ["#f4f8fb", BLUE],
+}
 
 
-def styled(draw: "Callable[P, Figure]") -> "Callable[P, Figure]":
-    """Draw with the common style, and raise InputError if matplotlib is not installed."""
-
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> "Figure":
-        with _style():
-            return draw(*args, **kwargs)
-
-    return drawn
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw in the common style, as a context or a decorator; raise InputError if matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise InputError('Figures need matplotlib and nilearn; run: pip install "isocapsnet[plots]"') from error
+    settings: Any = _STYLE  # matplotlib's own type lists every possible key
+    with matplotlib.rc_context(settings):
+        yield
 
 
 def new_figure(width: float, height: float, n_columns: int = 1, **options: Any) -> "tuple[Figure, list[Axes]]":
     """A figure of ``width`` x ``height`` inches with ``n_columns`` axes beside each other."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, n_columns, squeeze=False, **options)
-    return figure, list(axes[0])
+    return figure, list(figure.subplots(1, n_columns, squeeze=False, **options)[0])
 
 
 def as_svg(figure: "Figure") -> str:
     """The figure as SVG; text stays text."""
     buffer = io.StringIO()
-    with _style():
+    with styled():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
@@ -75,7 +81,7 @@ def as_png(figure: "Figure", dpi: int = 150) -> bytes:
     from PIL import Image
 
     drawn, packed = io.BytesIO(), io.BytesIO()
-    with _style():
+    with styled():
         figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
     Image.open(drawn).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
         packed, "png", optimize=True
@@ -87,32 +93,17 @@ def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
     """Write ``name.png``, on white, and ``name.svg`` into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    with _style():
+    with styled():
         for path in paths:
             figure.savefig(path, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else {})
     return paths
 
 
-def signed_colours() -> "Colormap":
-    """Blue for negative, white for 0, vermilion for positive."""
+def colour_map(name: str) -> "Colormap":
+    """The map for ``signed`` values, signed ``edges``, a ``magnitude`` or a ``share``."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("signed", [NEGATIVE, "#ffffff", POSITIVE])
-
-
-def edge_colours() -> "Colormap":
-    """As :func:`signed_colours`, but weak edges are pale instead of white, so that thin lines stay visible."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    halves = [(0.0, NEGATIVE), (0.5, "#8fbcd8"), (0.5, "#efb48d"), (1.0, POSITIVE)]
-    return LinearSegmentedColormap.from_list("edges", halves)
-
-
-def magnitude_colours() -> "Colormap":
-    """White for 0, vermilion for the largest value; the positive half of :func:`signed_colours`."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("magnitude", ["#ffffff", POSITIVE, "#5c2600"])
+    return LinearSegmentedColormap.from_list(name, _COLOUR_MAPS[name])
 
 
 def colours_of(n: int) -> list[str]:
@@ -141,12 +132,3 @@ def list_on_y(axis: "Axes", names: Sequence[str]) -> None:
 def without_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """A copy of ``(n_nodes, n_nodes)`` with 0 on the diagonal, which is far larger than the edges of count data."""
     return np.where(np.eye(len(matrix), dtype=bool), 0.0, matrix)
-
-
-def _style() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError('Figures need matplotlib and nilearn; run: pip install "isocapsnet[plots]"') from error
-    settings: Any = _STYLE  # matplotlib's own type lists every possible key
-    return matplotlib.rc_context(settings)

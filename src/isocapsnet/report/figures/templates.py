@@ -9,16 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet._format import number
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.evidence import Scene
+from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
-from isocapsnet.report.figures.style import (
-    MUTED,
-    NEGATIVE,
-    POSITIVE,
-    new_figure,
-    signed_colours,
-    styled,
-    without_diagonal,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +43,8 @@ def _draw(matrix: Any, name: str, title: str) -> Drawing:
     )
 
 
-@styled
-def plot_template(template: ArrayLike, *, title: str = "") -> "Figure":
+@style.styled()
+def plot_template(template: ArrayLike) -> "Figure":
     """A template ``(k, k)`` as a matrix and as a sub-graph with signed edges.
 
     Row a, column b is the edge from node a to node b. Edges that depend on the direction are drawn as two arrows,
@@ -61,8 +53,8 @@ def plot_template(template: ArrayLike, *, title: str = "") -> "Figure":
     matrix = np.asarray(template, dtype=float)
     size = len(matrix)
     limit = float(np.abs(matrix).max()) or 1.0
-    figure, (left, right) = new_figure(3.6, 1.9, 2)
-    left.imshow(matrix, cmap=signed_colours(), vmin=-limit, vmax=limit)
+    figure, (left, right) = style.new_figure(3.6, 1.9, 2)
+    left.imshow(matrix, cmap=style.colour_map("signed"), vmin=-limit, vmax=limit)
     if size <= _LABELLED_ENTRIES:
         for row, column in np.ndindex(size, size):
             value = matrix[row, column]
@@ -74,8 +66,6 @@ def plot_template(template: ArrayLike, *, title: str = "") -> "Figure":
     left.tick_params(length=0)
     left.spines[:].set_visible(False)
     _draw_subgraph(right, matrix)
-    if title:
-        left.set_title(title)
     return figure
 
 
@@ -84,7 +74,7 @@ def _draw_subgraph(axis: "Axes", matrix: NDArray[np.float64]) -> None:
     from matplotlib.patches import FancyArrowPatch
 
     size = len(matrix)
-    limit = float(np.abs(without_diagonal(matrix)).max()) or 1.0
+    limit = float(np.abs(style.without_diagonal(matrix)).max()) or 1.0
     diagonal = np.diag(matrix) / (np.abs(np.diag(matrix)).max() or 1.0)
     angles = np.pi / 2 - 2 * np.pi * np.arange(size) / size
     positions = np.stack([np.cos(angles), np.sin(angles)], axis=1) if size > 1 else np.zeros((1, 2))
@@ -101,13 +91,13 @@ def _draw_subgraph(axis: "Axes", matrix: NDArray[np.float64]) -> None:
             shrinkA=7,
             shrinkB=7,
             lw=0.4 + 2.4 * abs(strength),
-            color=POSITIVE if strength > 0 else NEGATIVE,
+            color=style.POSITIVE if strength > 0 else style.NEGATIVE,
             alpha=0.35 + 0.65 * abs(strength),
             gid="edge",
         )
         axis.add_patch(edge)
-    colours = signed_colours()(0.5 + 0.5 * diagonal)
-    axis.scatter(positions[:, 0], positions[:, 1], s=130, c=colours, edgecolors=MUTED, linewidths=0.8, zorder=3)
+    colours = style.colour_map("signed")(0.5 + 0.5 * diagonal)
+    axis.scatter(positions[:, 0], positions[:, 1], s=130, c=colours, edgecolors=style.MUTED, linewidths=0.8, zorder=3)
     for node, (x, y) in enumerate(positions):
         colour = "white" if abs(diagonal[node]) > 0.6 else "black"
         axis.text(x, y, str(node + 1), ha="center", va="center", fontsize=7, color=colour, zorder=4)
