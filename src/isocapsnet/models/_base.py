@@ -2,7 +2,9 @@
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import is_dataclass
 from types import FrameType
 from typing import Any, ClassVar, Self
 
@@ -14,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
+from isocapsnet.models._parameters import check_fields
+from isocapsnet.models._state import Expected, check_arrays
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
@@ -57,7 +61,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """Candidate values of the parameters that nested tuning may change; empty if there are none."""
-        return {}
+        return deepcopy(cls._search_space)
 
     @classmethod
     def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
@@ -65,13 +69,18 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     # -- what a method implements ---------------------------------------------------------------------------
 
+    _search_space: ClassVar[dict[str, list[Any]]] = {}
     _min_classes: ClassVar[int] = 2
     _max_classes: ClassVar[int | None] = None
     #: A parameter of earlier versions and the one value that a model file may still have for it.
     _former_default: ClassVar[tuple[str, Any] | None] = None
+    #: Checks ``check(name, value)`` of the fitted numbers in a model file, by attribute without its underscore.
+    _state_values: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 
     def _check_parameters(self, n_nodes: int) -> None:
         """Raise InputError for parameters that are not valid for graphs of ``n_nodes`` nodes."""
+        if is_dataclass(self):
+            check_fields(self)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         raise NotImplementedError
@@ -81,10 +90,20 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The fitted state: JSON-serialisable values, and named arrays."""
-        raise NotImplementedError
+        values = {name: getattr(self, f"{name}_") for name in self._state_values}
+        return values, {name: getattr(self, f"{name}_") for name in self._state_arrays()}
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """The inverse of ``_get_state``, called on an estimator with equal parameters and ``classes_`` set."""
+        for name, check in self._state_values.items():
+            check(name, values[name])
+            setattr(self, f"{name}_", values[name])
+        check_arrays(arrays, self._state_arrays())
+        for name, array in arrays.items():
+            setattr(self, f"{name}_", array)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        """Type and shape of the fitted arrays in a model file, by attribute without its underscore."""
         raise NotImplementedError
 
     # -- shared helpers -------------------------------------------------------------------------------------

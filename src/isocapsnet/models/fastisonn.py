@@ -4,19 +4,19 @@ L. Meng and J. Zhang, "IsoNN: isomorphic neural network for graph representation
 arXiv 1907.09495, 2019.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isocapsnet._validation import check_number, check_option
+from isocapsnet._validation import check_number
 from isocapsnet.functional import window_eigenvectors
 from isocapsnet.functional.isomorphic import PROJECTIONS
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import Count, estimator, one_of
 from isocapsnet.models._scaling import InputScaler
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
@@ -26,14 +26,7 @@ _KEPT_BYTES = 1024**3
 
 
 class _SpectralStore(GraphStore):
-    """Graphs together with the eigenvectors of their windows, which are the same in every epoch.
-
-    Parameters
-    ----------
-    X, codes, scaler, device
-        As for :class:`~isocapsnet.models._batches.GraphStore`.
-    kernel_size, stride : int
-    """
+    """Graphs together with the eigenvectors of their windows, which are the same in every epoch."""
 
     def __init__(
         self,
@@ -79,18 +72,13 @@ class FastIsoNNClassifier(IsoNNClassifier):
 
     Attributes
     ----------
-    classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates of the first layer, in scaled units.
     {fitted}
     """
 
-    projection: str = "none"
-    max_epochs: int = 20
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_option("projection", self.projection, PROJECTIONS)
+    projection: Annotated[str, one_of(*PROJECTIONS)] = "none"
+    max_epochs: Count = 20
 
     def _check_kernel_size(self) -> None:
         check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
