@@ -28,15 +28,11 @@ class NetworkClassifier(GraphClassifier):
 
     A method is a dataclass of its parameters, those below and its own, and implements ``_build_module``. A method whose
     module returns more than logits also has ``_build_criterion`` and ``_class_scores``. In the docstring of a method,
-    ``{training}`` stands for the parameters and ``{fitted}`` for the attributes below.
+    ``{training}`` stands for the parameters below and ``{fitted}`` for the attributes.
 
     Parameters
     ----------
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     version: ClassVar[int] = 2

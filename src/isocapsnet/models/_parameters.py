@@ -119,6 +119,12 @@ temperature_ : float
     1 without ``calibrate``, and if a class has fewer than four graphs."""
 
 NEIGHBOURHOODS = """\
+Each graph keeps its strongest edges; the neighbours of a node are the nodes that its row has such an edge to.
+Negative edges are dropped by default, and self-edges always. The node features contain every edge with its weight
+and sign.
+
+Parameters
+----------
 node_features : {"profile", "degree", "identity"}
     Initial features of a node: its row of the graph (with a fixed value at its own position), its degree, or a
     one-hot code of the region. With ``"degree"`` the method is invariant to the order of the nodes.
@@ -137,14 +143,9 @@ hidden_sizes : sequence of int
 dropout : float
     Dropout before each fully connected layer."""
 
-STRONGEST_EDGES = """\
-Each graph keeps its strongest edges; the neighbours of a node are the nodes that its row has such an edge to.
-Negative edges are dropped by default, and self-edges always. The node features contain every edge with its weight
-and sign."""
-
 BLOCKS = {
-    "strongest_edges": STRONGEST_EDGES,
     "training": f"{TRAINING}\n{RUNNING}",
+    "training_and_fitted": f"{TRAINING}\n{RUNNING}\n\nAttributes\n----------\n{FITTED}",
     "running": RUNNING,
     "fitted": FITTED,
     "neighbourhoods": NEIGHBOURHOODS,

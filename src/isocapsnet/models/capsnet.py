@@ -92,11 +92,7 @@ class CapsNetClassifier(CapsuleClassifier):
         Hidden widths of the decoder.
     reconstruction_weight : float
         Weight of the norm of the reconstruction error, in scaled units. With 0 there is no decoder.
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}

@@ -68,11 +68,7 @@ class CNNClassifier(EncoderClassifier):
     Parameters
     ----------
     {convolutions}
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     _search_space: ClassVar = {"learning_rate": [1e-4, 3e-4, 1e-3], "dropout": [0.0, 0.5]}

@@ -84,10 +84,6 @@ class DGCNNClassifier(GraphNeuralNetwork):
     Graph convolutions are followed by SortPooling, which sorts the nodes by their last feature, and by 1-D convolutions
     over the sorted nodes.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions before the one-channel convolution that sorts, and features per node after each.
@@ -99,11 +95,7 @@ class DGCNNClassifier(GraphNeuralNetwork):
         Size of the layer before the classifier.
     dropout : float
         Before the classifier.
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     _module = DGCNN

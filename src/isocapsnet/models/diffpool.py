@@ -129,10 +129,6 @@ class DiffPoolClassifier(GraphNeuralNetwork):
     Nodes are pooled into learned clusters, level by level. A linear classifier uses the means over the nodes of every
     level.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Layers of each GNN, and features per node after each.
@@ -144,11 +140,7 @@ class DiffPoolClassifier(GraphNeuralNetwork):
         Weights of the losses that keep linked nodes in one cluster and make assignments distinct.
     dropout : float
         After each embedding.
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     _module = DiffPool

@@ -17,7 +17,6 @@ from isocapsnet.functional.isomorphic import PROJECTIONS
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._parameters import Count, estimator, one_of
-from isocapsnet.models._scaling import InputScaler
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
 
@@ -28,17 +27,10 @@ _KEPT_BYTES = 1024**3
 class _SpectralStore(GraphStore):
     """Graphs together with the eigenvectors of their windows, which are the same in every epoch."""
 
-    def __init__(
-        self,
-        X: NDArray[Any],
-        codes: NDArray[np.int64],
-        scaler: InputScaler,
-        device: torch.device,
-        kernel_size: int,
-        stride: int,
-    ) -> None:
-        super().__init__(X, codes, scaler, device)
-        n_values = len(X) * (windows_per_axis(X.shape[1], 1, kernel_size, stride) * kernel_size) ** 2
+    def __init__(self, kernel_size: int, stride: int, *graphs: Any) -> None:
+        super().__init__(*graphs)
+        n_graphs, n_nodes, _ = self.sources[0].shape
+        n_values = n_graphs * (windows_per_axis(n_nodes, 1, kernel_size, stride) * kernel_size) ** 2
         self.vectors: Tensor | None = None
         if self.resident is not None and 4 * n_values <= _KEPT_BYTES:
             parts = [window_eigenvectors(part, kernel_size, stride) for part in self.resident.split(16)]
@@ -91,4 +83,4 @@ class FastIsoNNClassifier(IsoNNClassifier):
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
     ) -> GraphStore:
-        return _SpectralStore(X, codes, self.scaler_, device, self.kernel_size, self.stride)
+        return _SpectralStore(self.kernel_size, self.stride, X, codes, self.scaler_, device)

@@ -55,10 +55,6 @@ class GCNClassifier(GraphNeuralNetwork):
 
     In each layer, nodes average over their neighbours. A linear classifier uses the mean over nodes.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
@@ -66,11 +62,7 @@ class GCNClassifier(GraphNeuralNetwork):
         Representation of a graph from those of its nodes.
     dropout : float
         After each layer.
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     _module = GCN

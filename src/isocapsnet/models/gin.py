@@ -63,20 +63,12 @@ class GINClassifier(GraphNeuralNetwork):
     In each layer, nodes sum over their neighbours, which can distinguish as many graphs as the Weisfeiler-Lehman test.
     A linear classifier uses the means over nodes after every layer.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
     dropout : float
         After each layer.
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     _module = GIN
