@@ -184,15 +184,18 @@ def are_symmetric(X: NDArray[Any]) -> bool:
 
 
 def count_edges(n_nodes: int, *, directed: bool) -> int:
-    """The length of a row of :func:`edge_vectors`."""
+    """The number of rows of :func:`edge_ends`."""
     return n_nodes * (n_nodes - 1) // (1 if directed else 2) or 1
 
 
+def edge_ends(n_nodes: int, *, directed: bool) -> NDArray[np.int64]:
+    """Row and column of each edge ``(n_edges, 2)``: the upper triangle without the diagonal, or both triangles when
+    ``directed``. A graph of one node has its single entry."""
+    off_diagonal = ~np.eye(n_nodes, dtype=bool) if n_nodes > 1 else np.ones((1, 1), dtype=bool)
+    return np.argwhere(off_diagonal if directed else np.triu(off_diagonal))
+
+
 def edge_vectors(X: NDArray[Any], *, directed: bool = False) -> NDArray[np.float64]:
-    """The edges of each graph as one row ``(n_graphs, n_edges)``: the upper triangle without the diagonal, or both
-    triangles when ``directed``. A graph of one node is its single entry."""
-    n_nodes = X.shape[1]
-    if n_nodes == 1:
-        return np.asarray(X, dtype=np.float64).reshape(len(X), 1)
-    rows, columns = np.nonzero(~np.eye(n_nodes, dtype=bool)) if directed else np.triu_indices(n_nodes, k=1)
+    """The edges of each graph as one row ``(n_graphs, n_edges)``, in the order of :func:`edge_ends`."""
+    rows, columns = edge_ends(X.shape[1], directed=directed).T
     return np.asarray(X[:, rows, columns], dtype=np.float64)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from isocapsnet.models._base import are_symmetric, count_edges
+from isocapsnet.models._base import are_symmetric, count_edges, edge_ends
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._device import PARAMETER, WHILE_TRAINING
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput
@@ -45,8 +45,9 @@ class EdgeEncoder(nn.Module):
         n_edges = count_edges(n_nodes, directed=directed)
         self.register_buffer("mean", torch.zeros(n_edges))
         self.register_buffer("deviation", torch.ones(n_edges))
-        # The meta device has shapes only, from which no edges can be selected.
-        edges = torch.empty(n_edges, dtype=torch.int64) if self.mean.is_meta else _find_edges(n_nodes, directed)
+        edges = torch.empty(n_edges, dtype=torch.int64)  # positions in a flat adjacency matrix
+        if not edges.is_meta:
+            edges = torch.from_numpy(edge_ends(n_nodes, directed=directed) @ [n_nodes, 1])
         self.register_buffer("edges", edges, persistent=False)
         self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([n_edges, *hidden_sizes]))
         self.head = mlp([hidden_sizes[-1], *head_sizes, n_classes])
@@ -66,14 +67,6 @@ class EdgeEncoder(nn.Module):
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and codes."""
         code = self.encode(graphs)
         return EncoderOutput(self.head(code), code)
-
-
-def _find_edges(n_nodes: int, directed: bool) -> Tensor:
-    """Which entries of a flat adjacency matrix are edges: int64 ``(n_edges,)``."""
-    ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool)
-    if n_nodes == 1:  # without edges, the only entry is used
-        return torch.zeros(1, dtype=torch.int64)
-    return (ones.fill_diagonal_(False) if directed else ones.triu(1)).flatten().nonzero()[:, 0]
 
 
 class _Denoiser(nn.Module):

@@ -49,9 +49,10 @@ class _SpectralStore(GraphStore):
 class FastIsoNNClassifier(IsoNNClassifier):
     """Isomorphic neural network with a spectral match (FastIsoNN, Meng & Zhang 2019).
 
-    As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, but the node permutation of a match is computed from the
-    eigenvectors of template and window instead of searched among all k!, which is faster for templates of five nodes
-    and more. Weighted and negative edges and the diagonal enter as they are, after scaling.
+    As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, with the same attributes (``templates_`` among them), but the
+    node permutation of a match is computed from the eigenvectors of template and window instead of searched among all
+    k!, which is faster for templates of five nodes and more. Weighted and negative edges and the diagonal enter as they
+    are, after scaling.
 
     Parameters
     ----------
@@ -60,13 +61,7 @@ class FastIsoNNClassifier(IsoNNClassifier):
         :func:`~isocapsnet.functional.spectral_match`.
     n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    {training}
-
-    Attributes
-    ----------
-    templates_ : array (n_templates, k, k)
-        Learned templates of the first layer, in scaled units.
-    {fitted}
+    {training_and_fitted}
     """
 
     projection: Annotated[str, one_of(*PROJECTIONS)] = "none"

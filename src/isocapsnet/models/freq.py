@@ -14,7 +14,7 @@ from sklearn.base import TransformerMixin
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
-from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, warn_user
+from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, edge_ends, warn_user
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._parameters import Count, Positive, PositiveShare, Share, estimator, in_range, with_parameters
@@ -153,7 +153,7 @@ def frequent_subgraphs(
     support is no smaller, so it ranks before it. It is enough to extend the best patterns so far.
     """
     n_graphs, n_nodes, _ = graphs.shape
-    ends = np.argwhere(~np.eye(n_nodes, dtype=bool) if directed else np.triu(np.ones((n_nodes, n_nodes), bool), 1))
+    ends = edge_ends(n_nodes, directed=directed)
     counts = graphs[:, ends[:, 0], ends[:, 1]].sum(axis=0)
     least = max(1, int(np.ceil(min_support * n_graphs - 1e-9)))
     ends = ends[(counts >= least) & (counts <= max_support * n_graphs + 1e-9)]
