@@ -1,7 +1,7 @@
-"""On how many threads work runs: small steps on one, which is faster, and the fused kernels on more where they gain.
+"""Number of threads: one for small steps, which is faster, and more for the fused kernels where they gain.
 
-A step on a few hundred thousand numbers takes less time than waking another thread, and many times longer than that
-when the other thread waits for a core that something else keeps busy.
+A step on a few hundred thousand numbers takes less time than the start of another thread. It takes many times longer if
+that thread has to wait for a busy core.
 """
 
 import sys
@@ -12,22 +12,22 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
-# Held by the thread of the program that limits BLAS.
+# Held by the thread that limits BLAS.
 _LIMITS_BLAS = threading.Lock()
-# What the fused kernels may use inside one_thread; None outside of it.
+# Threads of the fused kernels inside one_thread; None outside.
 _KERNEL_THREADS: ContextVar[int | None] = ContextVar("isocapsnet_kernel_threads", default=None)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch, OpenMP and BLAS use one thread inside; afterwards all is as it was. Also a decorator.
+    """Limit torch, OpenMP and BLAS to one thread inside, and restore the limits afterwards. Also a decorator.
 
-    The fused kernels may go on using as many as torch was allowed before (:func:`kernel_threads`). OpenMP keeps its
-    number for each thread of the program, and this changes that of the calling one alone. BLAS has one for the whole
-    program: of several threads that are in here, the first limits it until it leaves. What ``torch.set_num_threads``
-    has explicitly asked of MKL stays.
+    The fused kernels may still use as many threads as torch could before (:func:`kernel_threads`). OpenMP has a limit
+    per thread of the program, and only that of the calling thread changes. BLAS has one limit for the whole program:
+    if several threads enter, the first sets the limit until it leaves. What ``torch.set_num_threads`` has explicitly
+    set in MKL stays.
     """
-    if _KERNEL_THREADS.get() is not None:  # inside already
+    if _KERNEL_THREADS.get() is not None:  # nested
         yield
         return
     token = _KERNEL_THREADS.set(_torch_threads())
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 
 def kernel_threads() -> int:
-    """On how many threads a fused kernel may run: as many as torch's own, which :func:`one_thread` does not change."""
+    """Threads that a fused kernel may use: as many as torch may, also inside :func:`one_thread`."""
     allowed = _KERNEL_THREADS.get()
     return _torch_threads() if allowed is None else allowed
 
@@ -53,7 +53,7 @@ def _torch_threads() -> int:
 
 @lru_cache(maxsize=2)
 def _pools(user_api: str, n_modules: int) -> Any:
-    """The thread pools of one kind; sought anew, which takes milliseconds, when modules were imported since."""
+    """The thread pools of one kind. The search takes milliseconds and is repeated after modules were imported."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api=user_api)

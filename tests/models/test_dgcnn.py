@@ -17,7 +17,7 @@ def make_network(n_nodes, n_kept, node_features="degree"):
         2,
         n_layers=1,
         hidden_size=2,
-        n_kept=n_kept,
+        kept_nodes=n_kept / n_nodes,
         channels=(3, 4),
         dense_size=5,
         dropout=0.5,

@@ -6,9 +6,10 @@ import re
 import pytest
 from sklearn.base import clone
 
+from isocapsnet import InputError
 from isocapsnet.models import MODELS
 from isocapsnet.models._network import NetworkClassifier
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import Count, Sizes, estimator, with_parameters
 
 NETWORKS = {name: model for name, model in MODELS.items() if issubclass(model, NetworkClassifier)}
 
@@ -66,3 +67,30 @@ def test_estimators_compare_print_clone_and_pickle_as_scikit_learn_does():
     assert model != Small(width=9) and hash(model) is not None
     assert repr(model) == "Small(width=9)"
     assert clone(model).width == pickle.loads(pickle.dumps(model)).width == 9
+
+
+@estimator
+class Checked(MODELS["constant"]):
+    """A method whose parameters are checked by their annotations."""
+
+    depth: Count = 3
+    width: Count | None = 5
+    sizes: Sizes = (2, 1)
+    anything: object = None
+
+
+def test_annotations_check_the_parameters():
+    Checked()._check_parameters(1)
+    Checked(width=None, sizes=[4], anything=-1)._check_parameters(1)
+    for name, value in (("depth", 0), ("depth", 1.5), ("depth", None), ("width", 0), ("sizes", ()), ("sizes", None)):
+        with pytest.raises(InputError, match=name):
+            Checked(**{name: value})._check_parameters(1)
+
+
+def test_keyword_only_arguments_are_parameters_of_the_estimator():
+    def build(first, *, depth, width, scale=1):
+        return first, depth, width, scale
+
+    assert with_parameters(build, Checked(depth=7), "graph", scale=2) == ("graph", 7, 5, 2)
+    with pytest.raises(AttributeError, match="scale"):  # a default is not used without notice
+        with_parameters(build, Checked(), "graph")

@@ -1,6 +1,6 @@
-"""The maths of the paper, equation by equation: pure torch, no parameters, no random numbers."""
+"""The equations of the paper in torch, without parameters and random numbers."""
 
-from isocapsnet.functional.assignment import assigned_columns, linear_assignment
+from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import (
     PermutationCapsules,
     dense_primary_capsules,
@@ -22,7 +22,6 @@ from isocapsnet.functional.isomorphic import (
 )
 from isocapsnet.functional.permutations import (
     permutation_at,
-    permutation_index,
     permutation_matrices,
     permutation_number,
     permutation_table,
@@ -42,10 +41,8 @@ __all__ = [
     "dynamic_routing",
     "isomorphic_match",
     "leaky_softmax",
-    "linear_assignment",
     "margin_loss",
     "permutation_at",
-    "permutation_index",
     "permutation_matrices",
     "permutation_number",
     "permutation_table",

@@ -2,33 +2,17 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-# Matrices solved at a time: what a step reads and writes stays in a few MB.
+# Values of the matrices that are solved at a time, so that a step reads and writes a few MB.
 _CHUNK_VALUES = 200_000
-
-
-def linear_assignment(profit: Tensor) -> Tensor:
-    """The permutation matrix of largest total profit, exactly, for a batch of matrices.
-
-    Parameters
-    ----------
-    profit : Tensor (..., k, k)
-
-    Returns
-    -------
-    Tensor (..., k, k)
-        Zeros and ones, in the dtype of ``profit``.
-    """
-    return one_hot(assigned_columns(profit), profit.shape[-1]).to(profit.dtype)
 
 
 def assigned_columns(profit: Tensor) -> Tensor:
     """The column of each row in the assignment of largest total profit: ``(..., k, k)`` to int64 ``(..., k)``.
 
-    Shortest augmenting paths (Jonker & Volgenant 1987, in the form of Crouse 2016), in float64: at most k²/2 steps for
-    the whole batch at once, where a solver for one matrix would be called once per window. Entries that are not finite
-    count as 0, so that the answer is a permutation whatever the input.
+    Shortest augmenting paths (Jonker & Volgenant 1987, in the form of Crouse 2016), in float64. The whole batch takes
+    at most k²/2 steps; a solver for one matrix would be called once per window. Entries that are not finite count as 0,
+    so the result is a permutation for any input.
     """
     k = profit.shape[-1]
     flat = profit.detach().reshape(-1, k, k)
@@ -47,7 +31,7 @@ def _assign(cost: Tensor) -> Tensor:
     row_price, cheapest = cost.min(dim=2)
     column_price = torch.zeros_like(row_price)
     column_of, row_of = torch.full_like(cheapest, -1), torch.full_like(cheapest, -1)
-    # Each row takes its cheapest column, unless an earlier row has it.
+    # Each row is assigned its cheapest column, unless an earlier row has it.
     for row in range(k):
         column = cheapest[:, row]
         free = row_of[each, column] < 0
@@ -62,10 +46,10 @@ def _assign(cost: Tensor) -> Tensor:
 
 
 def _augment(cost: Tensor, row_price: Tensor, column_price: Tensor, column_of: Tensor, row_of: Tensor) -> None:
-    """Give a column to the first row of each matrix that has none; changes all but ``cost`` in place.
+    """Assign a column to the first unassigned row of each matrix. All arguments but ``cost`` are changed in place.
 
-    Dijkstra's algorithm finds the cheapest path from that row to a free column. A row on the way is entered through the
-    column that it has, and takes the next one on the path.
+    Dijkstra's algorithm finds the cheapest path from that row to a free column. The path enters each further row
+    through the column assigned to it, and that row is assigned the next column on the path.
     """
     n, k, _ = cost.shape
     each = torch.arange(n, device=cost.device)

@@ -1,11 +1,11 @@
-"""Capsules: Sections 4.2 to 4.5 of the paper, on Sabour, Frosst & Hinton (2017).
+"""Capsules: Sections 4.2 to 4.5 of the paper, based on Sabour, Frosst & Hinton (2017).
 
-A primary capsule made from a permutation has two distinct values only, one on the k entries that the permutation
-selects and the padding γ on the other k² - k. :class:`PermutationCapsules` keeps it in that form.
+A primary capsule that represents a permutation has only two distinct values: one at the k entries that the permutation
+selects, and the padding γ at the other k² - k. :class:`PermutationCapsules` stores it in this form.
 
 Routing is :func:`dynamic_routing`. Its logits are β = û·(c⁽¹⁾ + … + c⁽ʳ⁾), so the state between iterations is one
-vector per class, the *context*, and an iteration is one call of ``attend(context)``. How votes are attended to is in
-:mod:`~isocapsnet.functional.routing`.
+vector per class, the *context*, and an iteration is one call of ``attend(context)``. The functions that compute it are
+in :mod:`~isocapsnet.functional.routing`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from isocapsnet.functional.permutations import permutation_matrices
 
-# Margins of Eq. 10: present above, absent below, weight of absent classes.
+# Margins of Eq. 10 for the class of the graph and for the other classes, and the weight of the other classes.
 UPPER_MARGIN, LOWER_MARGIN, ABSENT_WEIGHT = 0.9, 0.1, 0.5
 
 
@@ -27,11 +27,11 @@ class PermutationCapsules(NamedTuple):
     Attributes
     ----------
     value : Tensor (n_graphs, n_templates, n, n)
-        The entry at each of the k places selected by the permutation.
+        The entry at each of the k positions selected by the permutation.
     permutation : Tensor (n_graphs, n_templates, n, n), int64
         Its row in ``permutation_table(kernel_size)``.
     padding : float
-        γ, the entry everywhere else.
+        γ, the entry at all other positions.
     kernel_size : int
     """
 
@@ -41,26 +41,26 @@ class PermutationCapsules(NamedTuple):
     kernel_size: int
 
     def expand(self) -> Tensor:
-        """The capsules entry by entry, ``(n_graphs, n_templates, n, n, k²)``."""
+        """The capsules with all their entries: ``(n_graphs, n_templates, n, n, k²)``."""
         selected = permutation_matrices(self.permutation, self.kernel_size).flatten(-2)
         return torch.where(selected, self.value[..., None], self.padding)
 
 
 def safe_norm(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """Euclidean length with a zero gradient at zero, where that of ``norm`` depends on how it was reached."""
+    """Euclidean length whose gradient at zero is zero, and not NaN."""
     squared = x.square().sum(dim=dim, keepdim=keepdim)
-    zero = squared == 0  # not `> 0`: a length that is not a number must stay one, or divergence would be hidden
+    zero = squared == 0  # not `> 0`: NaN must remain NaN, or divergence would be hidden
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
 def squash(x: Tensor, dim: int = -1) -> Tensor:
-    """‖x‖²/(1 + ‖x‖²) · x/‖x‖ (Eq. 6): the direction stays, the length comes below 1."""
+    """‖x‖²/(1 + ‖x‖²) · x/‖x‖ (Eq. 6): keeps the direction and makes the length less than 1."""
     length = safe_norm(x, dim=dim, keepdim=True)
     return x * (length / (1 + length.square()))
 
 
 def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
-    """Softmax with one more logit fixed at 0, to which a capsule that fits no class can leak."""
+    """Softmax with an additional logit fixed at 0, which receives the weight of capsules that fit no class."""
     top = logits.amax(dim=dim, keepdim=True).clamp_min(0).detach()
     exponential = (logits - top).exp()
     return exponential / (exponential.sum(dim=dim, keepdim=True) + (-top).exp())
@@ -75,7 +75,7 @@ def primary_capsules(scores: Tensor, permutation: Tensor, kernel_size: int, gamm
     Parameters
     ----------
     scores : Tensor (n_graphs, n_templates, n, n)
-        F of Eq. 1. May be negative; the sign stays.
+        F of Eq. 1. It may be negative; the sign is kept.
     permutation : Tensor (n_graphs, n_templates, n, n), int64
     kernel_size : int
     gamma : float
@@ -92,8 +92,8 @@ def dense_primary_capsules(scores: Tensor, poses: Tensor, gamma: float | None) -
     poses : Tensor (n_graphs, n_templates, n, n, primary_size)
         vec(P) of a spectral match, or its image under a linear map g.
     gamma : float or None
-        Entries that are exactly zero in the pose become γ; ``None`` leaves them, as for a linear g, whose image
-        has no structural zeros.
+        Entries that are exactly zero in the pose become γ. With ``None`` they remain zero, as for a linear g, whose
+        image has no structural zeros.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterati
         Zeros: β starts at 0.
     iterations : int
     scale : float
-        Applied to the sum before squash; 1/√(number of windows) keeps thousands of votes from saturating it.
+        Factor of the sum before squash. With 1/√(number of windows), thousands of votes do not saturate it.
 
     Returns
     -------
@@ -143,9 +143,9 @@ def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = 
     ----------
     lengths : Tensor (n_graphs, n_classes)
     targets : Tensor (n_graphs,), int64
-        Class indices; -1 marks an unlabelled graph, whose loss is 0.
+        Class indices; -1 for unlabelled graphs, whose loss is 0.
     class_weight : Tensor (n_classes,), optional
-        Weight of a graph by its class.
+        Weights of the graphs of each class.
 
     Returns
     -------
@@ -162,6 +162,6 @@ def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = 
 
 
 def reconstruction_loss(graphs: Tensor, reconstruction: Tensor, squared: bool = False) -> Tensor:
-    """‖A - Â‖_F of each graph (Eq. 12), or its square as the published program has it: ``(n_graphs,)``."""
+    """‖A - Â‖_F of each graph (Eq. 12), or its square, as in the published program: ``(n_graphs,)``."""
     difference = (graphs - reconstruction).flatten(1)
     return difference.square().sum(dim=1) if squared else safe_norm(difference)

@@ -1,7 +1,7 @@
 """The graph isomorphic layer: Section 4.1 of the paper, exact and spectral.
 
-Windows are contiguous index ranges of the adjacency matrix, so the result depends on the global node order; only
-diagonal windows (s = t) are induced sub-graphs, the others match a block between two sets of nodes.
+Windows are contiguous index ranges of the adjacency matrix, so the result depends on the order of the nodes. Only
+diagonal windows (s = t) are induced sub-graphs; the others are blocks of edges between two sets of nodes.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from isocapsnet.functional.kernels.eager import by_graph, compact_dtype, windows
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
 
 PROJECTIONS = ("permutation", "none", "orthogonal")
-#: Largest template of an exact match. With one more node every template takes 2 GB and a window 0.8 s.
+#: Largest template of an exact match. With 10 nodes, every template needs 2 GB and a window takes 0.8 s.
 MAX_EXACT_SIZE = 9
 _JACOBI_SWEEPS = 8
-# Entries of windows matched at a time by their eigenvectors: a few MB stay in a CPU's cache, and a GPU wants more.
+# Entries of the windows whose eigenvectors are matched at a time: a few MB for the cache of a CPU, more for a GPU.
 _CHUNK_VALUES = {"cpu": 500_000, "cuda": 16_000_000}
 
 Search = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
@@ -38,7 +38,7 @@ class IsomorphicMatch(NamedTuple):
     distance : Tensor (n_graphs, n_templates, n, n)
         min over P of ‖P K Pᵀ - A_st‖_F, with n = (n_nodes - k) // stride + 1.
     permutation : Tensor (n_graphs, n_templates, n, n), int64
-        The winner: its row in ``permutation_table(k)``.
+        The best permutation: its row in ``permutation_table(k)``.
     """
 
     distance: Tensor
@@ -52,7 +52,7 @@ class SpectralMatch(NamedTuple):
     ----------
     distance : Tensor (n_graphs, n_templates, n, n)
     matrix : Tensor (n_graphs, n_templates, n, n, k, k)
-        The matrix P with which the distance ‖P K Pᵀ - A_st‖_F was taken.
+        The matrix P of the distance ‖P K Pᵀ - A_st‖_F.
     """
 
     distance: Tensor
@@ -73,8 +73,9 @@ def isomorphic_match(graphs: Tensor, templates: Tensor, stride: int = 1) -> Isom
     Returns
     -------
     IsomorphicMatch
-        The score of Eq. 1 is ``1 - distance``. Correlations within 16 eps ‖K‖ ‖A‖ of the best are ties, and the
-        first permutation in table order wins. Gradients flow to graphs and templates through the winner alone.
+        The score of Eq. 1 is ``1 - distance``. Correlations within 16 eps ‖K‖ ‖A‖ of the best are ties, of which the
+        first permutation in table order wins. Gradients with respect to graphs and templates are those of the distance
+        with the winning permutation.
 
     References
     ----------
@@ -90,12 +91,12 @@ def isomorphic_match(graphs: Tensor, templates: Tensor, stride: int = 1) -> Isom
 def match_by(
     search: Search, backward: Callable[..., Any], graphs: Tensor, templates: Tensor, stride: int = 1
 ) -> IsomorphicMatch:
-    """The match that ``search`` finds; ``backward`` is called for its gradients. Both as in a kernel of the match."""
+    """The match that ``search`` finds, with the gradients of ``backward``: two functions of a kernel."""
     return IsomorphicMatch(*_Match.apply(graphs, templates, stride, search, backward))
 
 
 def check_exact_size(kernel_size: int, instead: str) -> None:
-    """Refuse a template with too many permutations to search them all; ``instead`` says what would work."""
+    """Raise InputError for templates with too many permutations. The error names ``instead`` as the alternative."""
     if kernel_size > MAX_EXACT_SIZE:
         raise InputError(
             f"kernel_size={kernel_size} has {kernel_size}! permutations, too many to search them all; use a "
@@ -104,17 +105,17 @@ def check_exact_size(kernel_size: int, instead: str) -> None:
 
 
 class _Match(torch.autograd.Function):
-    """The one place where a search meets autograd: the gradient flows through the permutation that it found."""
+    """Adds gradients to a search; they are those of the distance with the permutation that was found."""
 
     @staticmethod
     def forward(
         ctx: Any, graphs: Tensor, templates: Tensor, stride: int, search: Search, backward: Callable[..., Any]
     ) -> tuple[Tensor, Tensor]:
         distance, permutation = search(graphs, templates, stride)
-        # Kept until backward, when the caller's own may long be gone; a GPU's kernels read 8 bytes.
+        # This copy is held until backward, in fewer bytes than the caller's; the kernels of a GPU need 8 bytes.
         kept = permutation if permutation.is_cuda else permutation.to(compact_dtype(templates.shape[-1]))
         ctx.save_for_backward(graphs, templates, distance, kept)
-        ctx.set_materialize_grads(False)  # zeros for the permutation would be its size again
+        ctx.set_materialize_grads(False)  # otherwise the permutation would get a gradient of zeros
         ctx.stride, ctx.backward_of = stride, backward
         ctx.mark_non_differentiable(permutation)
         return distance, permutation
@@ -144,15 +145,15 @@ def spectral_match(
     With K = U₁Λ₁U₁ᵀ and A = U₂Λ₂U₂ᵀ of the symmetrised matrices, eigenvalues sorted, P is
 
     - ``"permutation"``: the permutation that maximises ⟨P, |U₂||U₁|ᵀ⟩, by exact linear assignment (Umeyama 1988). At a
-      perfect match A = QKQᵀ with distinct eigenvalues Q is *a* maximum, but not always the only one: absolute values
-      lose the signs of the eigenvectors, so that two nodes whose rows of U₁ differ in signs alone cannot be told apart,
-      and the distance of the permutation found may then be far from zero;
-    - ``"none"``: |U₂||U₁|ᵀ itself, FastIsoNN's relaxation, not zero at a perfect match;
-    - ``"orthogonal"``: U₂SU₁ᵀ, the paper's; the signs S are those that bring P closest to the identity,
-      S_i = sign(u₁ᵢ·u₂ᵢ), with sign(0) = 1.
+      perfect match A = QKQᵀ with distinct eigenvalues, Q is *a* maximum but not always the only one: without the signs
+      of the eigenvectors, two nodes whose rows of U₁ differ only in signs are the same, and the distance of the result
+      may be far from zero;
+    - ``"none"``: |U₂||U₁|ᵀ, the relaxation of FastIsoNN, with a distance above zero at a perfect match;
+    - ``"orthogonal"``: U₂SU₁ᵀ, as in the paper, with the signs S that make P closest to the identity,
+      S_i = sign(u₁ᵢ·u₂ᵢ), where sign(0) = 1.
 
-    Distances are taken from the matrices as they are, not from their symmetrised forms. No gradient flows through
-    the eigenvectors, so repeated eigenvalues are harmless.
+    Distances are those of the original matrices, not of their symmetrised forms. There are no gradients through the
+    eigenvectors, so repeated eigenvalues do no harm.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def spectral_match(
     stride : int
     projection : {"permutation", "none", "orthogonal"}
     window_vectors : Tensor (n_graphs, n, n, k, k), optional
-        What :func:`window_eigenvectors` returned for these graphs, where they are matched again and again.
+        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly.
 
     Returns
     -------
@@ -179,7 +180,7 @@ def spectral_match(
             window_vectors = window_eigenvectors(graphs, k, stride)
         project = _relaxed if projection == "none" else _orthogonal
         matrix = project(window_vectors, _eigenvectors(templates))  # (c, B, n, n, k, k)
-    # One tall product per template: broadcasting would copy the template for every window.
+    # One large product per template; broadcasting would copy the template for every window.
     half = torch.bmm(matrix.reshape(n_templates, -1, k), templates).view_as(matrix)
     matched = half @ matrix.transpose(-1, -2)
     distance = safe_norm((matched - windows_of(graphs, k, stride)).flatten(-2))
@@ -189,9 +190,9 @@ def spectral_match(
 def spectral_permutations(
     graphs: Tensor, templates: Tensor, stride: int = 1, window_vectors: Tensor | None = None
 ) -> IsomorphicMatch:
-    """:func:`spectral_match` with ``projection="permutation"``, its permutations as numbers instead of matrices.
+    """:func:`spectral_match` with ``projection="permutation"``, with numbers of permutations instead of matrices.
 
-    Memory is that of the result and a few MB; no table over k! permutations is made.
+    It needs the memory of the result and a few MB, and no table of k! permutations.
     """
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
@@ -202,7 +203,7 @@ def spectral_permutations(
 def _search_spectrum(
     window_vectors: Tensor | None, graphs: Tensor, templates: Tensor, stride: int
 ) -> tuple[Tensor, Tensor]:
-    """As :func:`isocapsnet.functional.kernels.eager.search`, with the permutations of the eigenvectors."""
+    """As :func:`isocapsnet.functional.kernels.eager.search`, with permutations from eigenvectors."""
     n_templates, k, _ = templates.shape
     windows = windows_of(graphs, k, stride)
     n_windows = windows.shape[:3].numel()
@@ -214,9 +215,9 @@ def _search_spectrum(
     chunk_values = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"])
     for start in range(0, n_windows, step := max(1, chunk_values // k**2)):
         here = slice(start, start + step)
-        found = (_eigenvectors(flat[here]) if vectors is None else vectors[here]).abs()
+        absolute = (_eigenvectors(flat[here]) if vectors is None else vectors[here]).abs()
         for i in range(n_templates):
-            order = assigned_columns(found @ template_vectors[i].T)
+            order = assigned_columns(absolute @ template_vectors[i].T)
             permutation[i, here] = permutation_number(order)
             matched = templates[i][order[:, :, None], order[:, None, :]]
             distance[i, here] = (matched - flat[here]).flatten(1).norm(dim=1)
@@ -226,7 +227,7 @@ def _search_spectrum(
 def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1) -> Tensor:
     """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending.
 
-    ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``. No gradient flows back.
+    ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients.
     """
     with torch.no_grad():
         return _eigenvectors(windows_of(graphs, kernel_size, stride))
@@ -234,15 +235,15 @@ def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1) -> Te
 
 def _eigenvectors(matrices: Tensor) -> Tensor:
     symmetric = (matrices + matrices.transpose(-1, -2)) / 2
-    # The GPU's own batched solver asks for 270 KB of workspace per 4 x 4 matrix: 200 GB for a batch of graphs.
+    # The batched solver of the GPU allocates 270 KB of workspace per 4 x 4 matrix: 200 GB for a batch of graphs.
     return jacobi_eigenvectors(symmetric) if symmetric.is_cuda else torch.linalg.eigh(symmetric).eigenvectors
 
 
 def jacobi_eigenvectors(matrices: Tensor) -> Tensor:
     """Eigenvectors of many small symmetric matrices ``(..., k, k)``, in columns, eigenvalues ascending.
 
-    Jacobi's cyclic rotations, each applied to the whole batch at once; convergence is quadratic, and the number of
-    sweeps is enough for k = 20 in float64.
+    Jacobi's cyclic rotations, each applied to the whole batch. Convergence is quadratic; the number of sweeps is enough
+    for k = 20 in float64.
     """
     k = matrices.shape[-1]
     a = matrices.clone()
@@ -276,7 +277,7 @@ def _orthogonal(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
 
 
 def check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:
-    """Refuse tensors that cannot be matched."""
+    """Raise InputError for tensors that cannot be matched."""
     shape, template_shape = tuple(graphs.shape), tuple(templates.shape)
     if len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(f"graphs have shape {shape}; expected (n_graphs, n_nodes, n_nodes).")

@@ -1,6 +1,6 @@
-"""What the authors' published program computes where it differs from the paper.
+"""The equations of the authors' published program where it differs from the paper, for reproduction.
 
-Kept so that anyone can reproduce what was run; :class:`isocapsnet.nn.ReleasedIsoCapsNet` puts it together.
+They are used by :class:`isocapsnet.nn.ReleasedIsoCapsNet`.
 """
 
 import torch
@@ -10,16 +10,16 @@ from isocapsnet.functional.capsule import PermutationCapsules
 from isocapsnet.functional.isomorphic import IsomorphicMatch, check_exact_size, check_match_input, match_by
 from isocapsnet.functional.kernels.eager import backward, by_graph, permuted_templates, windows_of
 
-# Differences A - PKPᵀ held at a time: 4 MB of float32 stay in a cache.
+# Entries of A - PKPᵀ that are computed at a time: 4 MB of float32 fit in the cache.
 _CHUNK_VALUES = 1_000_000
 
 
 def released_match(graphs: Tensor, templates: Tensor) -> IsomorphicMatch:
-    """The match of :func:`~isocapsnet.functional.isomorphic_match`, its winners decided as in the published program.
+    """The match of :func:`~isocapsnet.functional.isomorphic_match`, with the winners of the published program.
 
-    Of all permutations the first with the least ‖A - PKPᵀ‖_F² wins, as float32 rounds it: the norm is torch's own over
-    the k² entries of each difference, and its square is compared. On large counts this rounding, and not the distance,
-    decides between permutations that are nearly as good.
+    The first permutation with the smallest ‖A - PKPᵀ‖_F² in float32 wins. As in the program, the norm over the k²
+    entries is torch's, and its square is compared. For large counts, rounding decides between permutations whose
+    distances are nearly equal.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def _search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Ten
     n_templates, k, _ = templates.shape
     windows = windows_of(graphs, k, stride)
     flat = windows.reshape(-1, 1, k, k)
-    # (P K) Pᵀ as two products has the same bits: each entry is one entry of K.
+    # The program computes (P K) Pᵀ as two products. The result is bitwise equal: each entry is an entry of K.
     candidates = permuted_templates(templates)  # (c, k!, k, k)
     distance = graphs.new_empty(n_templates, len(flat))
     permutation = torch.empty(n_templates, len(flat), dtype=torch.int64, device=graphs.device)
@@ -48,7 +48,7 @@ def _search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Ten
     for start in range(0, len(flat), step):
         here = slice(start, start + step)
         for i in range(n_templates):
-            # The norm of a difference is taken over its own entries alone, so chunks do not change it.
+            # Each norm uses the entries of one difference, so chunks do not change it.
             lengths = torch.linalg.vector_norm(flat[here] - candidates[i], dim=(-2, -1))
             winner = (-lengths.square()).argmax(dim=1)
             permutation[i, here] = winner
@@ -57,7 +57,7 @@ def _search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Ten
 
 
 def released_primary_capsules(distance: Tensor, permutation: Tensor, kernel_size: int) -> PermutationCapsules:
-    """squash(vec(P)·d²), then zeros overwritten by -1.
+    """squash(vec(P)·d²), with zeros replaced by -1.
 
     On the k selected entries squash gives d²·‖m‖/(1 + ‖m‖²) with ‖m‖ = d²√k.
     """

@@ -1,8 +1,8 @@
-"""Votes of primary capsules for class capsules, and routing between them, by the cheapest form that they admit.
+"""Votes of primary capsules for class capsules, and routing, in the fastest form for each kind of capsules.
 
-A vote Wᵀm of a :class:`~isocapsnet.functional.capsule.PermutationCapsules` costs the sum of k rows of W instead of a
-k²-wide product. Fused kernels make votes where they are needed and never store them; a GPU's kernel has the loop of
-:func:`~isocapsnet.functional.capsule.dynamic_routing` of its own.
+A vote Wᵀm of a :class:`~isocapsnet.functional.capsule.PermutationCapsules` is a sum of k rows of W instead of a product
+over k² entries. Fused kernels compute votes when they are needed and never store them. The kernel of a GPU includes the
+loop of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, 
 from isocapsnet.functional.kernels import falling_back, pick_routing
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
-# Up to this size, sums of weights are looked up in a table over k! permutations.
+# Up to this size, sums of weights are read from a table of k! permutations.
 _LOOKUP_SIZE = 7
 
 
@@ -30,7 +30,7 @@ def route(
     scale: float,
     over: str = "classes",
 ) -> Tensor:
-    """Dynamic routing from primary to class capsules, by the cheapest form that they admit.
+    """Dynamic routing from primary to class capsules, in the fastest form for these capsules.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def _route_plainly(
     elif weight.shape[2] == 1 and over == "classes":
         attend = partial(attend_to_shared, capsules, weight)
     elif weight.is_cuda:
-        # Gathering rows ends in atomic additions, slow and in no fixed order; a GPU has matrix units for the product.
+        # The gradient of gathered rows needs atomic additions, which are slow and in no fixed order on a GPU.
         attend = partial(attend_to_votes, dense_votes(capsules.expand(), weight), over=over)
     else:
         attend = partial(attend_to_votes, permutation_votes(capsules, weight), over=over)
@@ -73,7 +73,7 @@ def _route_plainly(
 
 
 class _FusedRouting(torch.autograd.Function):
-    """All iterations of routing with weights per window; votes are made anew where they are needed, never stored."""
+    """All iterations of routing with weights per window. Votes are recomputed when they are needed, not stored."""
 
     @staticmethod
     def forward(
@@ -103,7 +103,7 @@ class _FusedRouting(torch.autograd.Function):
         with falling_back(grad_capsules.device):
             grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
             grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
-            grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph lie apart
+            grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph are not contiguous
             return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
         with torch.enable_grad():
             value, permutation, weight = windows.capsules()
@@ -122,7 +122,7 @@ _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
-    """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` held in memory.
+    """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` in memory.
 
     ``over="classes"`` is the leaky softmax of the paper, ``over="classes without leak"`` the softmax of Sabour et al.,
     ``over="windows"`` the softmax of the published program.
@@ -133,7 +133,7 @@ def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Te
 
 
 def dense_votes(capsules: Tensor, weight: Tensor) -> Tensor:
-    """û = W_jᵀ m, the direct form.
+    """û = W_jᵀ m, computed directly.
 
     Parameters
     ----------
@@ -178,10 +178,10 @@ def permutation_votes(capsules: PermutationCapsules, weight: Tensor) -> Tensor:
 
 
 def attend_to_shared(capsules: PermutationCapsules, weight: Tensor, context: Tensor) -> Tensor:
-    """Σ α û with weights shared over positions; no tensor of windows × capsule_size is ever made.
+    """Σ α û with weights shared over positions, without a tensor of windows × capsule_size.
 
-    A window's logit is its value times a sum over the entries that its permutation selects; the sums are looked up in a
-    table over k! permutations or, for large k, added up from the k² entries. The vectors are summed in the same way.
+    The logit of a window is its value times a sum over the entries that its permutation selects. The sums are read from
+    a table of k! permutations or, for large k, computed from the k² entries. The vectors are summed in the same way.
 
     Parameters
     ----------

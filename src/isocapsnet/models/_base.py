@@ -2,7 +2,9 @@
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import is_dataclass
 from types import FrameType
 from typing import Any, ClassVar, Self
 
@@ -14,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
+from isocapsnet.models._parameters import check_fields
+from isocapsnet.models._state import Expected, check_arrays
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
@@ -57,7 +61,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """Candidate values of the parameters that nested tuning may change; empty if there are none."""
-        return {}
+        return deepcopy(cls._search_space)
 
     @classmethod
     def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
@@ -65,13 +69,18 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     # -- what a method implements ---------------------------------------------------------------------------
 
+    _search_space: ClassVar[dict[str, list[Any]]] = {}
     _min_classes: ClassVar[int] = 2
     _max_classes: ClassVar[int | None] = None
     #: A parameter of earlier versions and the one value that a model file may still have for it.
     _former_default: ClassVar[tuple[str, Any] | None] = None
+    #: Checks ``check(name, value)`` of the fitted numbers in a model file, by attribute without its underscore.
+    _state_values: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 
     def _check_parameters(self, n_nodes: int) -> None:
         """Raise InputError for parameters that are not valid for graphs of ``n_nodes`` nodes."""
+        if is_dataclass(self):
+            check_fields(self)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         raise NotImplementedError
@@ -81,10 +90,20 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The fitted state: JSON-serialisable values, and named arrays."""
-        raise NotImplementedError
+        values = {name: getattr(self, f"{name}_") for name in self._state_values}
+        return values, {name: getattr(self, f"{name}_") for name in self._state_arrays()}
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """The inverse of ``_get_state``, called on an estimator with equal parameters and ``classes_`` set."""
+        for name, check in self._state_values.items():
+            check(name, values[name])
+            setattr(self, f"{name}_", values[name])
+        check_arrays(arrays, self._state_arrays())
+        for name, array in arrays.items():
+            setattr(self, f"{name}_", array)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        """Type and shape of the fitted arrays in a model file, by attribute without its underscore."""
         raise NotImplementedError
 
     # -- shared helpers -------------------------------------------------------------------------------------
@@ -165,15 +184,18 @@ def are_symmetric(X: NDArray[Any]) -> bool:
 
 
 def count_edges(n_nodes: int, *, directed: bool) -> int:
-    """The length of a row of :func:`edge_vectors`."""
+    """The number of rows of :func:`edge_ends`."""
     return n_nodes * (n_nodes - 1) // (1 if directed else 2) or 1
 
 
+def edge_ends(n_nodes: int, *, directed: bool) -> NDArray[np.int64]:
+    """Row and column of each edge ``(n_edges, 2)``: the upper triangle without the diagonal, or both triangles when
+    ``directed``. A graph of one node has its single entry."""
+    off_diagonal = ~np.eye(n_nodes, dtype=bool) if n_nodes > 1 else np.ones((1, 1), dtype=bool)
+    return np.argwhere(off_diagonal if directed else np.triu(off_diagonal))
+
+
 def edge_vectors(X: NDArray[Any], *, directed: bool = False) -> NDArray[np.float64]:
-    """The edges of each graph as one row ``(n_graphs, n_edges)``: the upper triangle without the diagonal, or both
-    triangles when ``directed``. A graph of one node is its single entry."""
-    n_nodes = X.shape[1]
-    if n_nodes == 1:
-        return np.asarray(X, dtype=np.float64).reshape(len(X), 1)
-    rows, columns = np.nonzero(~np.eye(n_nodes, dtype=bool)) if directed else np.triu_indices(n_nodes, k=1)
+    """The edges of each graph as one row ``(n_graphs, n_edges)``, in the order of :func:`edge_ends`."""
+    rows, columns = edge_ends(X.shape[1], directed=directed).T
     return np.asarray(X[:, rows, columns], dtype=np.float64)

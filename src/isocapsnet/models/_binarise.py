@@ -1,13 +1,15 @@
 """Unweighted graphs: each graph keeps its strongest edges."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import iter_chunks
+from isocapsnet.models._parameters import one_of
 
 NEGATIVE_EDGES = ("drop", "absolute")
+NegativeEdges = Annotated[str, one_of(*NEGATIVE_EDGES)]
 
 
 def binarise(X: NDArray[Any], density: float, negative_edges: str) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """Base class of the capsule networks: class scores, representation, reconstruction."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,15 +10,21 @@ from torch import Tensor, nn
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss, safe_norm
+from isocapsnet.models._parameters import Count, NotNegative, SizesOrEmpty, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._training import History
 from isocapsnet.nn import CapsuleLoss, CapsuleOutput
+from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
 
+@estimator
 class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
     """A network whose module returns :class:`~isocapsnet.nn.CapsuleOutput`."""
 
-    reconstruction_weight: float
+    capsule_size: Count = 16
+    routing_iterations: Annotated[int, in_range(1, MAX_ROUTING_ITERATIONS, integer=True)] = 3
+    decoder_sizes: SizesOrEmpty = (512, 1024)
+    reconstruction_weight: NotNegative = 0.0005
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
@@ -42,7 +48,6 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
         return CapsuleLoss(self.reconstruction_weight, weights)
 
     def _class_scores(self, output: Any) -> Tensor:
-        assert isinstance(output, CapsuleOutput)
         return safe_norm(output.capsules)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._training import apply
 
 logger = logging.getLogger("isocapsnet")
 
@@ -98,10 +99,9 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
     training = module.training
     module.eval()  # keeps the statistics of batch normalisation, and draws no random numbers
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        output = module(**inputs) if isinstance(inputs, dict) else module(inputs)
-        loss = criterion(output, codes)
+        loss = criterion(apply(module, inputs), codes)
     module.train(training)
-    del output, loss
+    del loss
     return sum(size for storage, size in kept.items() if storage not in own)
 
 

@@ -11,11 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._network import NetworkClassifier
-
-#: Larger numbers of layers are refused as typing errors.
-MAX_LAYERS = 100
 
 
 class EncoderOutput(NamedTuple):
@@ -67,7 +63,7 @@ class EncoderLoss(nn.Module):
 
 
 class EncoderClassifier(TransformerMixin, NetworkClassifier):
-    """A network whose module returns :class:`EncoderOutput`."""
+    """A network whose module returns :class:`EncoderOutput`, or another tuple with ``logits`` and ``code``."""
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
@@ -79,7 +75,6 @@ class EncoderClassifier(TransformerMixin, NetworkClassifier):
         return EncoderLoss(weights, getattr(self, "reconstruction_weight", 0.0))
 
     def _class_scores(self, output: Any) -> Tensor:
-        assert isinstance(output, EncoderOutput)
         return output.logits
 
 
@@ -89,16 +84,3 @@ def fully_connected(sizes: Sequence[int], dropout: float) -> nn.Sequential:
     for n_in, n_out in pairwise(sizes):
         layers += [nn.Dropout(dropout), nn.Linear(n_in, n_out), nn.ReLU()]
     return nn.Sequential(*layers)
-
-
-def check_sizes(name: str, sizes: Any, *, may_be_empty: bool = False) -> None:
-    """Raise InputError for anything but a sequence or 1-D array of positive whole numbers."""
-    is_list = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes)
-    if not is_list and not (isinstance(sizes, np.ndarray) and sizes.ndim == 1):
-        raise InputError(f"{name}={sizes!r} is not a list of layer sizes; use whole numbers, for example (64, 32).")
-    if not len(sizes) and not may_be_empty:
-        raise InputError(f"{name} is empty; use whole numbers, for example (64, 32).")
-    if len(sizes) > MAX_LAYERS:
-        raise InputError(f"{name} has {len(sizes)} layers; use at most {MAX_LAYERS}.")
-    for size in sizes:
-        check_number(name, size, low=1, integer=True)

@@ -1,17 +1,14 @@
 """Base class of the graph neural networks: node features and edges from weighted graphs, checks of parameters."""
 
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.models._binarise import NEGATIVE_EDGES
-from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier
-from isocapsnet.models._parameters import estimator
-
-NODE_FEATURES = ("profile", "degree", "identity")
-EDGE_WEIGHTS = ("binary", "weighted")
+from isocapsnet._validation import InputError
+from isocapsnet.models._binarise import NegativeEdges
+from isocapsnet.models._encoder import EncoderClassifier
+from isocapsnet.models._parameters import Count, Layers, PositiveShare, estimator, in_range, one_of, with_parameters
 
 # A node's own entry in its profile, in standard deviations of an edge: about the size of the 1 on the diagonal of a
 # correlation matrix. Self-edges are noise or empty. Without a mark at its own position a node can hardly be
@@ -108,29 +105,30 @@ class NodeNorm(nn.BatchNorm1d):
 class GraphNeuralNetwork(EncoderClassifier):
     """A network whose nodes receive messages from their neighbours; its module starts with :class:`NodesAndEdges`."""
 
-    node_features: str = "profile"
-    density: float = 0.05
-    negative_edges: str = "drop"
-    edge_weights: str = "binary"
-    n_layers: int = 2
-    hidden_size: int = 64
-    dropout: float = 0.5
-    batch_size: int = 32
+    version: ClassVar[int] = 3
+
+    #: ``module(nodes_and_edges, n_classes, ...)``; its other arguments are parameters of the estimator.
+    _module: ClassVar[type[nn.Module]]
+
+    node_features: Annotated[str, one_of("profile", "degree", "identity")] = "profile"
+    density: PositiveShare = 0.05
+    negative_edges: NegativeEdges = "drop"
+    edge_weights: Annotated[str, one_of("binary", "weighted")] = "binary"
+    n_layers: Layers = 2
+    hidden_size: Count = 64
+    dropout: Annotated[float, in_range(0, 0.95)] = 0.5
+    batch_size: Count = 32
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_option("node_features", self.node_features, NODE_FEATURES)
-        check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
-        check_option("edge_weights", self.edge_weights, EDGE_WEIGHTS)
-        check_number("density", self.density, low=0, high=1, open_low=True)
-        check_number("n_layers", self.n_layers, low=1, high=MAX_LAYERS, integer=True)
-        check_number("hidden_size", self.hidden_size, low=1, integer=True)
-        check_number("dropout", self.dropout, low=0, high=0.95)
         if n_nodes == 1:
             raise InputError(f"{type(self).__name__} needs graphs of at least two nodes.")
 
-    def _nodes_and_edges(self, n_nodes: int) -> NodesAndEdges:
-        return NodesAndEdges(n_nodes, self.node_features, self.density, self.negative_edges, self.edge_weights)
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        nodes_and_edges = NodesAndEdges(
+            n_nodes, self.node_features, self.density, self.negative_edges, self.edge_weights
+        )
+        return with_parameters(self._module, self, nodes_and_edges, n_classes)
 
 
 def geometric_layers() -> Any:

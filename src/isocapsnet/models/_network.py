@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from copy import copy, deepcopy
 from dataclasses import field
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
 from isocapsnet.models._device import bytes_of_batch, check_room, resolve_device
-from isocapsnet.models._parameters import estimator
-from isocapsnet.models._scaling import InputScaler, check_magnitude, fit_scaler
+from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
+from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
 from isocapsnet.models._state import check_arrays, check_truth
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
@@ -28,30 +28,28 @@ class NetworkClassifier(GraphClassifier):
 
     A method is a dataclass of its parameters, those below and its own, and implements ``_build_module``. A method whose
     module returns more than logits also has ``_build_criterion`` and ``_class_scores``. In the docstring of a method,
-    ``{training}`` stands for the parameters and ``{fitted}`` for the attributes below.
+    ``{training}`` stands for the parameters below and ``{fitted}`` for the attributes.
 
     Parameters
     ----------
-    {training}
-
-    Attributes
-    ----------
-    {fitted}
+    {training_and_fitted}
     """
 
     version: ClassVar[int] = 2
 
     #: Whether the weight decay is decoupled from the gradient (AdamW) or an L2 penalty (Adam).
     _decoupled_weight_decay: ClassVar[bool] = True
+    #: What the error about too little memory recommends.
+    _smaller_model_hint: ClassVar[str] = "choose smaller layer sizes"
 
-    scaling: str = "auto"
-    learning_rate: float = 1e-3
-    weight_decay: float = 5e-4
-    batch_size: int = 16
-    max_epochs: int = 30
-    patience: int | None = None
-    validation_fraction: float = 0.0
-    calibrate: bool = True
+    scaling: Annotated[str, one_of(*SCALINGS)] = "auto"
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 5e-4
+    batch_size: Count = 16
+    max_epochs: Count = 30
+    patience: Count | None = None
+    validation_fraction: Annotated[float, in_range(0, 0.9)] = 0.0
+    calibrate: Flag = True
     class_weight: Any = None
     device: str = "auto"
     random_state: Any = None
@@ -86,14 +84,7 @@ class NetworkClassifier(GraphClassifier):
     # -- fitting --------------------------------------------------------------------------------------------
 
     def _check_parameters(self, n_nodes: int) -> None:
-        check_number("learning_rate", self.learning_rate, low=0, open_low=True)
-        check_number("weight_decay", self.weight_decay, low=0)
-        check_number("batch_size", self.batch_size, low=1, integer=True)
-        check_number("max_epochs", self.max_epochs, low=1, integer=True)
-        check_number("validation_fraction", self.validation_fraction, low=0, high=0.9)
-        check_option("calibrate", self.calibrate, (True, False))
-        if self.patience is not None:
-            check_number("patience", self.patience, low=1, integer=True)
+        super()._check_parameters(n_nodes)
         for callback in self.callbacks or []:
             if not callable(getattr(callback, "on_epoch_end", callback)):
                 raise InputError(f"callbacks: {callback!r:.60} is neither a function nor has it on_epoch_end(history).")
@@ -213,15 +204,12 @@ class NetworkClassifier(GraphClassifier):
         return np.setdiff1d(indices, validation), validation
 
     def _check_room(self, device: torch.device, module: nn.Module, batch: int = 0) -> None:
-        hint = self._smaller_model_hint() + (", or a smaller batch_size" if batch else "")
+        hint = self._smaller_model_hint + (", or a smaller batch_size" if batch else "")
         check_room(type(self).__name__, device, module, hint=hint, beside=self._bytes_beside(module), batch=batch)
 
     def _bytes_beside(self, module: nn.Module) -> int:
         """Bytes that a fit needs at its peak in addition to parameters, gradients and moments of the module."""
         return 0
-
-    def _smaller_model_hint(self) -> str:
-        return "choose smaller layer sizes"
 
     def _warn_if_constant(self, X: NDArray[Any], index: NDArray[np.int64]) -> None:
         predicted: set[int] = set()

@@ -1,11 +1,75 @@
-"""Parameters of the networks: dataclass fields, and documentation that several estimators share, written once."""
+"""Parameters of the estimators: dataclass fields, each with its check, and documentation that several share."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from inspect import getfullargspec
 from textwrap import indent
-from typing import TypeVar, dataclass_transform
+from types import NoneType
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
+
+import numpy as np
+
+from isocapsnet._validation import InputError, check_number, check_option
 
 T = TypeVar("T")
+
+#: Larger numbers of layers are refused as typing errors.
+MAX_LAYERS = 100
+
+
+def check_sizes(name: str, sizes: Any, *, may_be_empty: bool = False) -> None:
+    """Raise InputError for anything but a sequence or 1-D array of positive whole numbers."""
+    is_list = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes)
+    if not is_list and not (isinstance(sizes, np.ndarray) and sizes.ndim == 1):
+        raise InputError(f"{name}={sizes!r} is not a list of layer sizes; use whole numbers, for example (64, 32).")
+    if not len(sizes) and not may_be_empty:
+        raise InputError(f"{name} is empty; use whole numbers, for example (64, 32).")
+    if len(sizes) > MAX_LAYERS:
+        raise InputError(f"{name} has {len(sizes)} layers; use at most {MAX_LAYERS}.")
+    for size in sizes:
+        check_number(name, size, low=1, integer=True)
+
+
+def in_range(low: float, high: float = np.inf, *, integer: bool = False, open_low: bool = False) -> partial[None]:
+    """A check of numbers, for the annotation of a parameter."""
+    return partial(check_number, low=low, high=high, integer=integer, open_low=open_low)
+
+
+def one_of(*options: Any) -> partial[None]:
+    """A check of options, for the annotation of a parameter."""
+    return partial(check_option, allowed=options)
+
+
+# Types of parameters with their checks, which GraphClassifier._check_parameters calls with name and value.
+Count = Annotated[int, in_range(1, integer=True)]
+Layers = Annotated[int, in_range(1, MAX_LAYERS, integer=True)]
+Positive = Annotated[float, in_range(0, open_low=True)]
+NotNegative = Annotated[float, in_range(0)]
+Share = Annotated[float, in_range(0, 1)]
+PositiveShare = Annotated[float, in_range(0, 1, open_low=True)]
+Flag = Annotated[bool, one_of(True, False)]
+Sizes = Annotated[Sequence[int], check_sizes]
+SizesOrEmpty = Annotated[Sequence[int], partial(check_sizes, may_be_empty=True)]
+
+
+def check_fields(estimator: Any) -> None:
+    """Check every dataclass field by its annotation. None is valid where the annotation has ``| None``."""
+    for parameter in fields(estimator):
+        options = get_args(parameter.type)
+        for kind in (parameter.type, *options):
+            for check in getattr(kind, "__metadata__", ()):
+                value = getattr(estimator, parameter.name)
+                if value is not None or NoneType not in options:
+                    check(parameter.name, value)
+
+
+def with_parameters(function: Callable[..., T], estimator: Any, *arguments: Any, **others: Any) -> T:
+    """Call ``function(*arguments, **others)``; its other keyword-only arguments are parameters of the estimator."""
+    names = set(getfullargspec(function).kwonlyargs) - set(others)
+    return function(*arguments, **others, **{name: getattr(estimator, name) for name in names})
+
 
 TRAINING = """\
 scaling : {"auto", "std", "log", "none"}
@@ -41,6 +105,7 @@ callbacks : list, optional
     every epoch. ``history`` is the list ``history_`` so far. A callback that returns True stops the training."""
 
 FITTED = """\
+classes_ : array (n_classes,)
 module_ : torch.nn.Module
     The trained network.
 history_ : list of dict
@@ -54,6 +119,12 @@ temperature_ : float
     1 without ``calibrate``, and if a class has fewer than four graphs."""
 
 NEIGHBOURHOODS = """\
+Each graph keeps its strongest edges; the neighbours of a node are the nodes that its row has such an edge to.
+Negative edges are dropped by default, and self-edges always. The node features contain every edge with its weight
+and sign.
+
+Parameters
+----------
 node_features : {"profile", "degree", "identity"}
     Initial features of a node: its row of the graph (with a fixed value at its own position), its degree, or a
     one-hot code of the region. With ``"degree"`` the method is invariant to the order of the nodes.
@@ -64,17 +135,21 @@ negative_edges : {"drop", "absolute"}
 edge_weights : {"binary", "weighted"}
     Kept edges have the weight 1, or their own weight divided by the mean of the graph."""
 
-STRONGEST_EDGES = """\
-Each graph keeps its strongest edges; the neighbours of a node are the nodes that its row has such an edge to.
-Negative edges are dropped by default, and self-edges always. The node features contain every edge with its weight
-and sign."""
+CONVOLUTIONS = """\
+channels : sequence of int
+    Feature maps of each convolution.
+hidden_sizes : sequence of int
+    Widths of the fully connected layers; ``transform`` returns the last one.
+dropout : float
+    Dropout before each fully connected layer."""
 
 BLOCKS = {
-    "strongest_edges": STRONGEST_EDGES,
     "training": f"{TRAINING}\n{RUNNING}",
+    "training_and_fitted": f"{TRAINING}\n{RUNNING}\n\nAttributes\n----------\n{FITTED}",
     "running": RUNNING,
     "fitted": FITTED,
     "neighbourhoods": NEIGHBOURHOODS,
+    "convolutions": CONVOLUTIONS,
 }
 
 

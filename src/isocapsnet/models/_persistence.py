@@ -7,7 +7,6 @@ import re
 import warnings
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,8 @@ from safetensors.numpy import save
 from sklearn.utils.validation import check_is_fitted
 
 import isocapsnet
+from isocapsnet._files import write_whole
+from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models import MODELS
 from isocapsnet.models._base import GraphClassifier
@@ -54,12 +55,10 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
     }
     header = {"isocapsnet": json.dumps(content, sort_keys=True), "sha256": _digest(content, arrays)}
     target = Path(path)
-    partial = target.with_name(f"{target.name}.{uuid4().hex}.part")
     try:
-        partial.write_bytes(save(arrays, header))
-        partial.replace(target)
+        target.parent.resolve(strict=True)  # a folder that is misspelt is not created
+        write_whole(target, save(arrays, header))
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"The model cannot be written to {target}: {error.strerror}.") from error
     return target
 
@@ -79,12 +78,12 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
             raise InputError("it is damaged: its content does not match its digest; save the model again")
         return _rebuild(path, content, arrays)
     except InputError as error:
-        raise InputError(f"{path} cannot be loaded: {str(error).rstrip('.')[:_MAX_SENTENCE]}.") from error
+        raise InputError(f"{path} cannot be loaded: {printable(str(error).rstrip('.'), _MAX_SENTENCE)}.") from error
     except Exception as error:  # from the content of another version, or a forged one
         raise InputError(
             f"{path} was saved by isocapsnet {content['isocapsnet']} and cannot be read by isocapsnet "
-            f"{isocapsnet.__version__} ({type(error).__name__}: {_shorten(error)}); install that version, or fit the "
-            "model again."
+            f"{isocapsnet.__version__} ({type(error).__name__}: {printable(error, 200)}); install that version, or fit "
+            "the model again."
         ) from error
 
 
@@ -128,12 +127,9 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any], dict[str, NDArray
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
     except Exception as error:  # numpy lacks some of the types that safetensors has
-        raise InputError(f"{path} is damaged, or is not a model that isocapsnet saved ({_shorten(error)}).") from error
-
-
-def _shorten(error: Exception) -> str:
-    """The text of an error on one line, without control characters."""
-    return " ".join(ascii(str(error))[1:-1].split())[:200]
+        raise InputError(
+            f"{path} is damaged, or is not a model that isocapsnet saved ({printable(error, 200)})."
+        ) from error
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:

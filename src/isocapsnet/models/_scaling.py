@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from isocapsnet._validation import InputError, check_option, iter_chunks
+from isocapsnet._validation import InputError, iter_chunks
 
 SCALINGS = ("auto", "std", "log", "none")
 
@@ -67,7 +67,6 @@ def fit_scaler(X: NDArray[Any], scaling: str) -> InputScaler:
     ``"none"`` leaves the graphs unchanged, and ``"auto"`` takes ``"log"`` for edges that are never negative and exceed
     100 (counts), ``"std"`` otherwise.
     """
-    check_option("scaling", scaling, SCALINGS)
     if scaling == "none":
         return InputScaler(False, 1.0)
     edges = ~np.eye(X.shape[1], dtype=bool) if X.shape[1] > 1 else np.ones((1, 1), dtype=bool)

@@ -7,9 +7,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError
 from isocapsnet.functional import IsomorphicMatch, SpectralMatch, assigned_columns, permutation_number
 from isocapsnet.models._capsules import CapsuleClassifier
+from isocapsnet.models._parameters import Count, estimator
 
 
 class Matches(NamedTuple):
@@ -43,10 +44,11 @@ def match_graphs(estimator: Any, layer: Any, graphs: NDArray[Any]) -> Isomorphic
     return IsomorphicMatch(torch.cat(distances), torch.cat(permutations))
 
 
+@estimator
 class TemplateClassifier(CapsuleClassifier):
     """A capsule network whose module has an isomorphic layer named ``isomorphic``."""
 
-    kernel_size: int
+    kernel_size: Count = 4
 
     @property
     def templates_(self) -> NDArray[np.float32]:
@@ -64,7 +66,6 @@ class TemplateClassifier(CapsuleClassifier):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_number("kernel_size", self.kernel_size, low=1, integer=True)
         if self.kernel_size > n_nodes:
             raise InputError(
                 f"kernel_size={self.kernel_size} is larger than the graphs, which have {n_nodes} nodes; "

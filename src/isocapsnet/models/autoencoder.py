@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,12 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from isocapsnet._validation import check_number
-from isocapsnet.models._base import are_symmetric, count_edges
+from isocapsnet.models._base import are_symmetric, count_edges, edge_ends
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._device import PARAMETER, WHILE_TRAINING
-from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput
+from isocapsnet.models._parameters import Share, Sizes, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._state import check_truth
 from isocapsnet.models._training import train
@@ -31,15 +30,8 @@ from isocapsnet.nn.capsule import mlp
 class EdgeEncoder(nn.Module):
     """Standardised edges through sigmoid layers to a code, and an MLP from the code to the classes.
 
-    Parameters
-    ----------
-    n_nodes, n_classes : int
-    hidden_sizes : sequence of int
-        Widths of the encoder's layers; the last is the size of the code.
-    head_sizes : sequence of int
-        Hidden widths of the MLP.
-    directed : bool
-        Both triangles of the adjacency matrix, instead of the upper one.
+    ``directed`` edges are both triangles of the adjacency matrix, instead of the upper one. Other parameters are those
+    of :class:`AutoencoderClassifier`.
     """
 
     edges: Tensor
@@ -53,8 +45,9 @@ class EdgeEncoder(nn.Module):
         n_edges = count_edges(n_nodes, directed=directed)
         self.register_buffer("mean", torch.zeros(n_edges))
         self.register_buffer("deviation", torch.ones(n_edges))
-        # The meta device has shapes only, from which no edges can be selected.
-        edges = torch.empty(n_edges, dtype=torch.int64) if self.mean.is_meta else _find_edges(n_nodes, directed)
+        edges = torch.empty(n_edges, dtype=torch.int64)  # positions in a flat adjacency matrix
+        if not edges.is_meta:
+            edges = torch.from_numpy(edge_ends(n_nodes, directed=directed) @ [n_nodes, 1])
         self.register_buffer("edges", edges, persistent=False)
         self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([n_edges, *hidden_sizes]))
         self.head = mlp([hidden_sizes[-1], *head_sizes, n_classes])
@@ -74,14 +67,6 @@ class EdgeEncoder(nn.Module):
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and codes."""
         code = self.encode(graphs)
         return EncoderOutput(self.head(code), code)
-
-
-def _find_edges(n_nodes: int, directed: bool) -> Tensor:
-    """Which entries of a flat adjacency matrix are edges: int64 ``(n_edges,)``."""
-    ones = torch.ones(n_nodes, n_nodes, dtype=torch.bool)
-    if n_nodes == 1:  # without edges, the only entry is used
-        return torch.zeros(1, dtype=torch.int64)
-    return (ones.fill_diagonal_(False) if directed else ones.triu(1)).flatten().nonzero()[:, 0]
 
 
 class _Denoiser(nn.Module):
@@ -138,30 +123,19 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
 
     Attributes
     ----------
-    classes_ : array (n_classes,)
     directed_ : bool
         Whether both triangles are used.
     {fitted}
     """
 
-    hidden_sizes: Sequence[int] = (256, 64)
-    head_sizes: Sequence[int] = (32,)
-    corruption: float = 0.25
-    pretraining_epochs: int = 30
+    _search_space: ClassVar = {"corruption": [0.0, 0.25, 0.5], "learning_rate": [3e-4, 1e-3]}
+
+    hidden_sizes: Sizes = (256, 64)
+    head_sizes: Sizes = (32,)
+    corruption: Share = 0.25
+    pretraining_epochs: Annotated[int, in_range(0, integer=True)] = 30
 
     directed_: bool = field(init=False)
-
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"corruption": [0.0, 0.25, 0.5], "learning_rate": [3e-4, 1e-3]}
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_sizes("hidden_sizes", self.hidden_sizes)
-        check_sizes("head_sizes", self.head_sizes)
-        check_number("corruption", self.corruption, low=0, high=1)
-        check_number("pretraining_epochs", self.pretraining_epochs, low=0, integer=True)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
         self.directed_ = not (are_symmetric(X) and (X_unlabeled is None or are_symmetric(X_unlabeled)))

@@ -1,12 +1,13 @@
 """Baselines of every benchmark: a constant predictor and a tuned linear model."""
 
-from typing import Any
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError
 from isocapsnet.models._base import (
     GraphClassifier,
     are_symmetric,
@@ -16,7 +17,8 @@ from isocapsnet.models._base import (
     edge_vectors,
 )
 from isocapsnet.models._logistic import Logistic, fit_logistic
-from isocapsnet.models._state import check_arrays, check_truth
+from isocapsnet.models._parameters import Positive, estimator, in_range
+from isocapsnet.models._state import Expected, check_truth
 
 
 class ConstantClassifier(GraphClassifier):
@@ -36,16 +38,16 @@ class ConstantClassifier(GraphClassifier):
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return np.tile(self.prior_, (len(X), 1))
 
-    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {}, {"prior": self.prior_}
+    def _state_arrays(self) -> dict[str, Expected]:
+        return {"prior": (np.float64, (len(self.classes_),))}
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        check_arrays(arrays, {"prior": (np.float64, (len(self.classes_),))})
-        if arrays["prior"].min() < 0 or not np.isclose(arrays["prior"].sum(), 1):
+        super()._set_state(values, arrays)
+        if self.prior_.min() < 0 or not np.isclose(self.prior_.sum(), 1):
             raise InputError("its class frequencies are not probabilities")
-        self.prior_ = arrays["prior"]
 
 
+@estimator
 class LinearClassifier(GraphClassifier):
     """L2 logistic regression on standardised edges.
 
@@ -75,21 +77,18 @@ class LinearClassifier(GraphClassifier):
         Whether both triangles are used.
     """
 
-    coef_: NDArray[np.float64]
-    intercept_: NDArray[np.float64]
-    mean_: NDArray[np.float64]
-    scale_: NDArray[np.float64]
-    C_: float
-    directed_: bool
+    C: Positive | None = None
+    class_weight: Any = None
+    random_state: Any = None
 
-    def __init__(self, *, C: float | None = None, class_weight: Any = None, random_state: Any = None) -> None:
-        self.C = C
-        self.class_weight = class_weight
-        self.random_state = random_state
+    coef_: NDArray[np.float64] = field(init=False)
+    intercept_: NDArray[np.float64] = field(init=False)
+    mean_: NDArray[np.float64] = field(init=False)
+    scale_: NDArray[np.float64] = field(init=False)
+    C_: float = field(init=False)
+    directed_: bool = field(init=False)
 
-    def _check_parameters(self, n_nodes: int) -> None:
-        if self.C is not None:
-            check_number("C", self.C, low=0, open_low=True)
+    _state_values: ClassVar = {"C": in_range(0, open_low=True), "directed": check_truth}
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         weights = class_weights(self.class_weight, self.classes_, codes)
@@ -104,15 +103,7 @@ class LinearClassifier(GraphClassifier):
         edges = (edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_
         return Logistic(self.coef_, self.intercept_, self.C_).predict_proba(edges)
 
-    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        arrays = {"coef": self.coef_, "intercept": self.intercept_, "mean": self.mean_, "scale": self.scale_}
-        return {"C": self.C_, "directed": self.directed_}, arrays
-
-    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.C_, self.directed_ = values["C"], check_truth("directed", values["directed"])
-        check_number("C", self.C_, low=0, open_low=True)
+    def _state_arrays(self) -> dict[str, Expected]:
         n_classes, n_edges = len(self.classes_), count_edges(self.n_nodes_in_, directed=self.directed_)
         shapes = {"coef": (n_classes, n_edges), "intercept": (n_classes,), "mean": (n_edges,), "scale": (n_edges,)}
-        check_arrays(arrays, {name: (np.float64, shape) for name, shape in shapes.items()})
-        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
-        self.mean_, self.scale_ = arrays["mean"], arrays["scale"]
+        return {name: (np.float64, shape) for name, shape in shapes.items()}

@@ -4,38 +4,20 @@ S. Sabour, N. Frosst and G. E. Hinton, "Dynamic routing between capsules", NIPS 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from isocapsnet._validation import check_number
 from isocapsnet.functional import squash
 from isocapsnet.models._capsules import CapsuleClassifier
-from isocapsnet.models._encoder import check_sizes
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import Count, Sizes, estimator, with_parameters
 from isocapsnet.nn import CapsuleOutput, DigitCapsules, GraphDecoder
-from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
 
 class CapsNet(nn.Module):
     """A convolution, convolutional primary capsules, dynamic routing to class capsules, a decoder.
 
-    Parameters
-    ----------
-    n_nodes, n_classes : int
-    n_channels : int
-        Feature maps of the first convolution.
-    n_primary : int
-        Primary capsules at each position.
-    primary_size, capsule_size : int
-        Dimensions of primary and class capsules.
-    kernel_size, stride : int
-        Of both convolutions.
-    routing_iterations : int
-    decoder_sizes : sequence of int
-        Hidden widths of the decoder.
-    reconstruct : bool
-        Without it there is no decoder.
+    Parameters are those of :class:`CapsNetClassifier`. Without ``reconstruct`` there is no decoder.
     """
 
     def __init__(
@@ -110,48 +92,17 @@ class CapsNetClassifier(CapsuleClassifier):
         Hidden widths of the decoder.
     reconstruction_weight : float
         Weight of the norm of the reconstruction error, in scaled units. With 0 there is no decoder.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    {fitted}
+    {training_and_fitted}
     """
 
-    n_channels: int = 16
-    n_primary: int = 4
-    primary_size: int = 8
-    capsule_size: int = 16
-    kernel_size: int = 5
-    stride: int = 2
-    routing_iterations: int = 3
-    decoder_sizes: Sequence[int] = (512, 1024)
-    reconstruction_weight: float = 0.0005
+    _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
 
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        for name in ("n_channels", "n_primary", "primary_size", "capsule_size", "kernel_size", "stride"):
-            check_number(name, getattr(self, name), low=1, integer=True)
-        check_number("routing_iterations", self.routing_iterations, low=1, high=MAX_ROUTING_ITERATIONS, integer=True)
-        check_number("reconstruction_weight", self.reconstruction_weight, low=0)
-        check_sizes("decoder_sizes", self.decoder_sizes)
+    n_channels: Count = 16
+    n_primary: Count = 4
+    primary_size: Count = 8
+    kernel_size: Count = 5
+    stride: Count = 2
+    decoder_sizes: Sizes = (512, 1024)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return CapsNet(
-            n_nodes,
-            n_classes,
-            n_channels=self.n_channels,
-            n_primary=self.n_primary,
-            primary_size=self.primary_size,
-            capsule_size=self.capsule_size,
-            kernel_size=self.kernel_size,
-            stride=self.stride,
-            routing_iterations=self.routing_iterations,
-            decoder_sizes=self.decoder_sizes,
-            reconstruct=self.reconstruction_weight > 0,
-        )
+        return with_parameters(CapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)

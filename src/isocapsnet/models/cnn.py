@@ -5,13 +5,12 @@ Y. LeCun, P. Haffner, L. Bottou and Y. Bengio, "Object recognition with gradient
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from isocapsnet._validation import check_number
-from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
+from isocapsnet.models._parameters import Positive, Share, Sizes, estimator
 
 KERNEL_SIZE = 5
 
@@ -35,17 +34,7 @@ def pooled_size(n_nodes: int, n_layers: int) -> int:
 
 
 class LeNet(nn.Module):
-    """Convolutions, fully connected layers, one logit per class.
-
-    Parameters
-    ----------
-    n_nodes, n_classes : int
-    channels : sequence of int
-        Feature maps of each convolution.
-    hidden_sizes : sequence of int
-        Widths of the fully connected layers; the last is the size of the representation.
-    dropout : float
-    """
+    """Convolutions, fully connected layers, one logit per class; parameters are those of :class:`CNNClassifier`."""
 
     def __init__(
         self,
@@ -78,35 +67,16 @@ class CNNClassifier(EncoderClassifier):
 
     Parameters
     ----------
-    channels : sequence of int
-        Feature maps of each convolution.
-    hidden_sizes : sequence of int
-        Widths of the fully connected layers; ``transform`` returns the last one.
-    dropout : float
-        Dropout before each fully connected layer.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    {fitted}
+    {convolutions}
+    {training_and_fitted}
     """
 
-    channels: Sequence[int] = (6, 16)
-    hidden_sizes: Sequence[int] = (120, 84)
-    dropout: float = 0.0
-    learning_rate: float = 3e-4
+    _search_space: ClassVar = {"learning_rate": [1e-4, 3e-4, 1e-3], "dropout": [0.0, 0.5]}
 
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"learning_rate": [1e-4, 3e-4, 1e-3], "dropout": [0.0, 0.5]}
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_sizes("channels", self.channels)
-        check_sizes("hidden_sizes", self.hidden_sizes)
-        check_number("dropout", self.dropout, low=0, high=1)
+    channels: Sizes = (6, 16)
+    hidden_sizes: Sizes = (120, 84)
+    dropout: Share = 0.0
+    learning_rate: Positive = 3e-4
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return LeNet(n_nodes, n_classes, self.channels, self.hidden_sizes, self.dropout)

@@ -6,15 +6,15 @@ M. Zhang, Z. Cui, M. Neumann and Y. Chen, "An end-to-end deep learning architect
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from isocapsnet._validation import InputError, check_number
-from isocapsnet.models._encoder import EncoderOutput, check_sizes
+from isocapsnet._validation import InputError
+from isocapsnet.models._encoder import EncoderOutput
 from isocapsnet.models._graph_network import GraphNeuralNetwork, NodesAndEdges, geometric_layers
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import Count, Layers, PositiveShare, Sizes, estimator
 
 _KERNEL_SIZE = 5
 
@@ -26,17 +26,7 @@ class DGCNN(nn.Module):
 
     The paper normalises A + I by rows; this layer normalises it symmetrically.
 
-    Parameters
-    ----------
-    nodes_and_edges : NodesAndEdges
-    n_classes, n_layers, hidden_size : int
-        ``n_layers`` convolutions of ``hidden_size`` channels come before the one that sorts.
-    n_kept : int
-        k of SortPooling: nodes that are read.
-    channels : sequence of 2 int
-        Channels of the 1-D convolutions.
-    dense_size : int
-    dropout : float
+    Parameters are those of :class:`DGCNNClassifier`.
     """
 
     def __init__(
@@ -46,7 +36,7 @@ class DGCNN(nn.Module):
         *,
         n_layers: int,
         hidden_size: int,
-        n_kept: int,
+        kept_nodes: float,
         channels: Sequence[int],
         dense_size: int,
         dropout: float,
@@ -56,6 +46,7 @@ class DGCNN(nn.Module):
         self.nodes_and_edges = nodes_and_edges
         sizes = [nodes_and_edges.n_features, *[hidden_size] * n_layers, 1]
         self.convolutions = nn.ModuleList(layers.DenseGCNConv(n_in, n_out) for n_in, n_out in pairwise(sizes))
+        n_kept = max(2, round(kept_nodes * nodes_and_edges.n_nodes))
         self.sort = layers.SortAggregation(n_kept)
         n_channels, n_pairs = sum(sizes[1:]), n_kept // 2
         kernel_size = min(_KERNEL_SIZE, n_pairs)
@@ -93,10 +84,6 @@ class DGCNNClassifier(GraphNeuralNetwork):
     Graph convolutions are followed by SortPooling, which sorts the nodes by their last feature, and by 1-D convolutions
     over the sorted nodes.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions before the one-channel convolution that sorts, and features per node after each.
@@ -108,43 +95,23 @@ class DGCNNClassifier(GraphNeuralNetwork):
         Size of the layer before the classifier.
     dropout : float
         Before the classifier.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    {fitted}
+    {training_and_fitted}
     """
 
-    version: ClassVar[int] = 3
+    _module = DGCNN
+    _search_space: ClassVar = {
+        "kept_nodes": [0.3, 0.6, 1.0],
+        "density": [0.02, 0.05, 0.1],
+        "learning_rate": [3e-4, 1e-3, 3e-3],
+    }
 
-    n_layers: int = 3
-    hidden_size: int = 32
-    kept_nodes: float = 0.6
-    channels: Sequence[int] = (16, 32)
-    dense_size: int = 128
-
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"kept_nodes": [0.3, 0.6, 1.0], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
+    n_layers: Layers = 3
+    hidden_size: Count = 32
+    kept_nodes: PositiveShare = 0.6
+    channels: Sizes = (16, 32)
+    dense_size: Count = 128
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_number("kept_nodes", self.kept_nodes, low=0, high=1, open_low=True)
-        check_number("dense_size", self.dense_size, low=1, integer=True)
-        check_sizes("channels", self.channels)
         if len(self.channels) != 2:
             raise InputError(f"channels={self.channels!r} must have two numbers, one per 1-D convolution.")
-
-    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return DGCNN(
-            self._nodes_and_edges(n_nodes),
-            n_classes,
-            n_layers=self.n_layers,
-            hidden_size=self.hidden_size,
-            n_kept=max(2, round(self.kept_nodes * n_nodes)),
-            channels=self.channels,
-            dense_size=self.dense_size,
-            dropout=self.dropout,
-        )

@@ -5,16 +5,14 @@ differentiable pooling", NeurIPS 2018. The pooling and the GraphSAGE layer are P
 """
 
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from isocapsnet._validation import check_number
-from isocapsnet.models._encoder import MAX_LAYERS
 from isocapsnet.models._graph_network import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import Layers, NotNegative, PositiveShare, estimator
 
 
 class DiffPoolOutput(NamedTuple):
@@ -40,16 +38,8 @@ class DiffPool(nn.Module):
     """Levels of embedding and pooling (Eqs. 3-6).
 
     At each level one GNN embeds the nodes and another assigns them to soft clusters, which are the nodes of the next
-    level. The code of a graph has the mean over nodes of every level.
-
-    Parameters
-    ----------
-    nodes_and_edges : NodesAndEdges
-    n_classes, n_layers, hidden_size, n_pools : int
-        Each GNN has ``n_layers`` layers.
-    pool_ratio : float
-        Clusters per node.
-    dropout : float
+    level. The code of a graph has the mean over nodes of every level. Parameters are those of
+    :class:`DiffPoolClassifier`.
     """
 
     def __init__(
@@ -139,10 +129,6 @@ class DiffPoolClassifier(GraphNeuralNetwork):
     Nodes are pooled into learned clusters, level by level. A linear classifier uses the means over the nodes of every
     level.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Layers of each GNN, and features per node after each.
@@ -154,48 +140,17 @@ class DiffPoolClassifier(GraphNeuralNetwork):
         Weights of the losses that keep linked nodes in one cluster and make assignments distinct.
     dropout : float
         After each embedding.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    {fitted}
+    {training_and_fitted}
     """
 
-    version: ClassVar[int] = 3
+    _module = DiffPool
+    _search_space: ClassVar = {"n_layers": [1, 2], "pool_ratio": [0.1, 0.25], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
-    n_layers: int = 1
-    n_pools: int = 1
-    pool_ratio: float = 0.25
-    link_weight: float = 1.0
-    entropy_weight: float = 1.0
-
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"n_layers": [1, 2], "pool_ratio": [0.1, 0.25], "learning_rate": [3e-4, 1e-3, 3e-3]}
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_number("n_pools", self.n_pools, low=1, high=MAX_LAYERS, integer=True)
-        check_number("pool_ratio", self.pool_ratio, low=0, high=1, open_low=True)
-        check_number("link_weight", self.link_weight, low=0)
-        check_number("entropy_weight", self.entropy_weight, low=0)
-
-    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return DiffPool(
-            self._nodes_and_edges(n_nodes),
-            n_classes,
-            n_layers=self.n_layers,
-            hidden_size=self.hidden_size,
-            n_pools=self.n_pools,
-            pool_ratio=self.pool_ratio,
-            dropout=self.dropout,
-        )
+    n_layers: Layers = 1
+    n_pools: Layers = 1
+    pool_ratio: PositiveShare = 0.25
+    link_weight: NotNegative = 1.0
+    entropy_weight: NotNegative = 1.0
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return DiffPoolLoss(weights, self.link_weight, self.entropy_weight)
-
-    def _class_scores(self, output: Any) -> Tensor:
-        assert isinstance(output, DiffPoolOutput)
-        return output.logits

@@ -4,20 +4,19 @@ L. Meng and J. Zhang, "IsoNN: isomorphic neural network for graph representation
 arXiv 1907.09495, 2019.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isocapsnet._validation import check_number, check_option
+from isocapsnet._validation import check_number
 from isocapsnet.functional import window_eigenvectors
 from isocapsnet.functional.isomorphic import PROJECTIONS
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
-from isocapsnet.models._parameters import estimator
-from isocapsnet.models._scaling import InputScaler
+from isocapsnet.models._parameters import Count, estimator, one_of
 from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
 
@@ -26,26 +25,12 @@ _KEPT_BYTES = 1024**3
 
 
 class _SpectralStore(GraphStore):
-    """Graphs together with the eigenvectors of their windows, which are the same in every epoch.
+    """Graphs together with the eigenvectors of their windows, which are the same in every epoch."""
 
-    Parameters
-    ----------
-    X, codes, scaler, device
-        As for :class:`~isocapsnet.models._batches.GraphStore`.
-    kernel_size, stride : int
-    """
-
-    def __init__(
-        self,
-        X: NDArray[Any],
-        codes: NDArray[np.int64],
-        scaler: InputScaler,
-        device: torch.device,
-        kernel_size: int,
-        stride: int,
-    ) -> None:
-        super().__init__(X, codes, scaler, device)
-        n_values = len(X) * (windows_per_axis(X.shape[1], 1, kernel_size, stride) * kernel_size) ** 2
+    def __init__(self, kernel_size: int, stride: int, *graphs: Any) -> None:
+        super().__init__(*graphs)
+        n_graphs, n_nodes, _ = self.sources[0].shape
+        n_values = n_graphs * (windows_per_axis(n_nodes, 1, kernel_size, stride) * kernel_size) ** 2
         self.vectors: Tensor | None = None
         if self.resident is not None and 4 * n_values <= _KEPT_BYTES:
             parts = [window_eigenvectors(part, kernel_size, stride) for part in self.resident.split(16)]
@@ -64,9 +49,10 @@ class _SpectralStore(GraphStore):
 class FastIsoNNClassifier(IsoNNClassifier):
     """Isomorphic neural network with a spectral match (FastIsoNN, Meng & Zhang 2019).
 
-    As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, but the node permutation of a match is computed from the
-    eigenvectors of template and window instead of searched among all k!, which is faster for templates of five nodes
-    and more. Weighted and negative edges and the diagonal enter as they are, after scaling.
+    As :class:`~isocapsnet.models.isonn.IsoNNClassifier`, with the same attributes (``templates_`` among them), but the
+    node permutation of a match is computed from the eigenvectors of template and window instead of searched among all
+    k!, which is faster for templates of five nodes and more. Weighted and negative edges and the diagonal enter as they
+    are, after scaling.
 
     Parameters
     ----------
@@ -75,22 +61,11 @@ class FastIsoNNClassifier(IsoNNClassifier):
         :func:`~isocapsnet.functional.spectral_match`.
     n_templates, kernel_size, stride, n_layers, hidden_sizes, dropout, template_scale
         As in :class:`~isocapsnet.models.isonn.IsoNNClassifier`.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    templates_ : array (n_templates, k, k)
-        Learned templates of the first layer, in scaled units.
-    {fitted}
+    {training_and_fitted}
     """
 
-    projection: str = "none"
-    max_epochs: int = 20
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_option("projection", self.projection, PROJECTIONS)
+    projection: Annotated[str, one_of(*PROJECTIONS)] = "none"
+    max_epochs: Count = 20
 
     def _check_kernel_size(self) -> None:
         check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
@@ -103,4 +78,4 @@ class FastIsoNNClassifier(IsoNNClassifier):
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
     ) -> GraphStore:
-        return _SpectralStore(X, codes, self.scaler_, device, self.kernel_size, self.stride)
+        return _SpectralStore(self.kernel_size, self.stride, X, codes, self.scaler_, device)

@@ -5,18 +5,20 @@ brain graph are identified regions, so here a sub-graph is a connected set of ed
 their edges are, and support is counted exactly on bitsets: no isomorphism is left to test.
 """
 
-from typing import Any
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, warn_user
-from isocapsnet.models._binarise import NEGATIVE_EDGES, binarise
+from isocapsnet._validation import InputError
+from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, edge_ends, warn_user
+from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import Logistic, fit_logistic
-from isocapsnet.models._state import Expected, check_arrays
+from isocapsnet.models._parameters import Count, Positive, PositiveShare, Share, estimator, in_range, with_parameters
+from isocapsnet.models._state import Expected
 
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 
@@ -24,6 +26,7 @@ DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 _BATCH = 64
 
 
+@estimator
 class FreqClassifier(TransformerMixin, GraphClassifier):
     """Logistic regression on the presence of the most frequent connected sub-graphs.
 
@@ -61,40 +64,30 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         The values used.
     """
 
-    patterns_: NDArray[np.int64]
-    support_: NDArray[np.float64]
-    coef_: NDArray[np.float64]
-    intercept_: NDArray[np.float64]
-    density_: float
-    C_: float
+    # Density and C are chosen within fit.
+    _search_space: ClassVar = {
+        "n_patterns": [300, 1000, 3000],
+        "max_edges": [1, 2, 3],
+        "negative_edges": list(NEGATIVE_EDGES),
+    }
+    _state_values: ClassVar = {"density": in_range(0, 1, open_low=True), "C": in_range(0, open_low=True)}
 
-    def __init__(
-        self,
-        *,
-        n_patterns: int = 1000,
-        max_edges: int = 2,
-        min_support: float = 0.1,
-        max_support: float = 0.9,
-        density: float | None = None,
-        negative_edges: str = "drop",
-        C: float | None = None,
-        class_weight: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_patterns = n_patterns
-        self.max_edges = max_edges
-        self.min_support = min_support
-        self.max_support = max_support
-        self.density = density
-        self.negative_edges = negative_edges
-        self.C = C
-        self.class_weight = class_weight
-        self.random_state = random_state
+    n_patterns: Count = 1000
+    max_edges: Count = 2
+    min_support: Share = 0.1
+    max_support: Share = 0.9
+    density: PositiveShare | None = None
+    negative_edges: NegativeEdges = "drop"
+    C: Positive | None = None
+    class_weight: Any = None
+    random_state: Any = None
 
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning; density and ``C`` are chosen within ``fit``."""
-        return {"n_patterns": [300, 1000, 3000], "max_edges": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES)}
+    patterns_: NDArray[np.int64] = field(init=False)
+    support_: NDArray[np.float64] = field(init=False)
+    coef_: NDArray[np.float64] = field(init=False)
+    intercept_: NDArray[np.float64] = field(init=False)
+    density_: float = field(init=False)
+    C_: float = field(init=False)
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
@@ -102,17 +95,9 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         return _contains(binarise(self._check_fitted(X), self.density_, self.negative_edges), self.patterns_)
 
     def _check_parameters(self, n_nodes: int) -> None:
-        check_number("n_patterns", self.n_patterns, low=1, integer=True)
-        check_number("max_edges", self.max_edges, low=1, integer=True)
-        check_number("min_support", self.min_support, low=0, high=1)
-        check_number("max_support", self.max_support, low=0, high=1)
+        super()._check_parameters(n_nodes)
         if self.min_support > self.max_support:
             raise InputError(f"min_support={self.min_support} is larger than max_support={self.max_support}.")
-        check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
-        if self.density is not None:
-            check_number("density", self.density, low=0, high=1, open_low=True)
-        if self.C is not None:
-            check_number("C", self.C, low=0, open_low=True)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         weights = class_weights(self.class_weight, self.classes_, codes)
@@ -120,14 +105,7 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         least_loss = np.inf
         for density in DENSITIES if self.density is None else (self.density,):
             graphs = binarise(X, density, self.negative_edges)
-            patterns, support = frequent_subgraphs(
-                graphs,
-                directed=directed,
-                n_patterns=self.n_patterns,
-                max_edges=self.max_edges,
-                min_support=self.min_support,
-                max_support=self.max_support,
-            )
+            patterns, support = with_parameters(frequent_subgraphs, self, graphs, directed=directed)
             features = _contains(graphs, patterns).astype(np.float64)
             head = fit_logistic(features - support, codes, weights, seed=seed, C=self.C)
             if head.loss < least_loss:
@@ -144,31 +122,19 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
         present = _contains(binarise(X, self.density_, self.negative_edges), self.patterns_)
         return Logistic(self.coef_, self.intercept_, self.C_).predict_proba(present - self.support_)
 
-    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        arrays: dict[str, NDArray[Any]] = {
-            "patterns": self.patterns_,
-            "support": self.support_,
-            "coef": self.coef_,
-            "intercept": self.intercept_,
-        }
-        return {"density": self.density_, "C": self.C_}, arrays
-
-    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        check_number("density", values["density"], low=0, high=1, open_low=True)
-        check_number("C", values["C"], low=0, open_low=True)
+    def _state_arrays(self) -> dict[str, Expected]:
         n_classes = len(self.classes_)
-        expected: dict[str, Expected] = {
+        return {
             "patterns": (np.int64, ("patterns", self.max_edges, 2)),
             "support": (np.float64, ("patterns",)),
             "coef": (np.float64, (n_classes, "patterns")),
             "intercept": (np.float64, (n_classes,)),
         }
-        check_arrays(arrays, expected)
-        self.patterns_, self.support_ = arrays["patterns"], arrays["support"]
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(values, arrays)
         if self.patterns_.size and not (self.patterns_.min() >= 0 and self.patterns_.max() < self.n_nodes_in_):
             raise InputError(f"a pattern has a node beyond the {self.n_nodes_in_} of the graphs")
-        self.coef_, self.intercept_ = arrays["coef"], arrays["intercept"]
-        self.density_, self.C_ = values["density"], values["C"]
 
 
 def frequent_subgraphs(
@@ -187,7 +153,7 @@ def frequent_subgraphs(
     support is no smaller, so it ranks before it. It is enough to extend the best patterns so far.
     """
     n_graphs, n_nodes, _ = graphs.shape
-    ends = np.argwhere(~np.eye(n_nodes, dtype=bool) if directed else np.triu(np.ones((n_nodes, n_nodes), bool), 1))
+    ends = edge_ends(n_nodes, directed=directed)
     counts = graphs[:, ends[:, 0], ends[:, 1]].sum(axis=0)
     least = max(1, int(np.ceil(min_support * n_graphs - 1e-9)))
     ends = ends[(counts >= least) & (counts <= max_support * n_graphs + 1e-9)]

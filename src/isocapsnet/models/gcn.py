@@ -4,29 +4,20 @@ T. Kipf and M. Welling, "Semi-supervised classification with graph convolutional
 PyTorch Geometric's.
 """
 
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from isocapsnet._validation import check_option
 from isocapsnet.models._encoder import EncoderOutput
 from isocapsnet.models._graph_network import GraphNeuralNetwork, NodeNorm, NodesAndEdges, geometric_layers
-from isocapsnet.models._parameters import estimator
-
-READOUTS = ("mean", "max")
+from isocapsnet.models._parameters import estimator, one_of
 
 
 class GCN(nn.Module):
     """H ← ReLU(BatchNorm(D^-1/2 (A + I) D^-1/2 H W)) in each layer, then the mean over nodes and a linear classifier.
 
-    Parameters
-    ----------
-    nodes_and_edges : NodesAndEdges
-        Computes H of the first layer, and A.
-    n_classes, n_layers, hidden_size : int
-    dropout : float
-    readout : {"mean", "max"}
+    ``nodes_and_edges`` computes H of the first layer, and A.
     """
 
     def __init__(
@@ -64,10 +55,6 @@ class GCNClassifier(GraphNeuralNetwork):
 
     In each layer, nodes average over their neighbours. A linear classifier uses the mean over nodes.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
@@ -75,33 +62,10 @@ class GCNClassifier(GraphNeuralNetwork):
         Representation of a graph from those of its nodes.
     dropout : float
         After each layer.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    {fitted}
+    {training_and_fitted}
     """
 
-    version: ClassVar[int] = 3
+    _module = GCN
+    _search_space: ClassVar = {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
-    readout: str = "mean"
-
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_option("readout", self.readout, READOUTS)
-
-    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return GCN(
-            self._nodes_and_edges(n_nodes),
-            n_classes,
-            n_layers=self.n_layers,
-            hidden_size=self.hidden_size,
-            dropout=self.dropout,
-            readout=self.readout,
-        )
+    readout: Annotated[str, one_of("mean", "max")] = "mean"

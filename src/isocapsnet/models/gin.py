@@ -4,7 +4,7 @@ K. Xu, W. Hu, J. Leskovec and S. Jegelka, "How powerful are graph neural network
 Geometric's.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,7 @@ class GIN(nn.Module):
     The paper sums over nodes. All graphs have the same number of nodes here, so a mean differs by a constant factor
     only, and gives the codes a scale that is easier to train.
 
-    Parameters
-    ----------
-    nodes_and_edges : NodesAndEdges
-        Computes H of the first layer, and A.
-    n_classes, n_layers, hidden_size : int
-    dropout : float
+    ``nodes_and_edges`` computes H of the first layer, and A.
     """
 
     def __init__(
@@ -68,35 +63,13 @@ class GINClassifier(GraphNeuralNetwork):
     In each layer, nodes sum over their neighbours, which can distinguish as many graphs as the Weisfeiler-Lehman test.
     A linear classifier uses the means over nodes after every layer.
 
-    {strongest_edges}
-
-    Parameters
-    ----------
     {neighbourhoods}
     n_layers, hidden_size : int
         Graph convolutions, and features per node after each.
     dropout : float
         After each layer.
-    {training}
-
-    Attributes
-    ----------
-    classes_ : array (n_classes,)
-    {fitted}
+    {training_and_fitted}
     """
 
-    version: ClassVar[int] = 3
-
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
-
-    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return GIN(
-            self._nodes_and_edges(n_nodes),
-            n_classes,
-            n_layers=self.n_layers,
-            hidden_size=self.hidden_size,
-            dropout=self.dropout,
-        )
+    _module = GIN
+    _search_space: ClassVar = {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}

@@ -1,16 +1,25 @@
 """Iso-CapsNet: the isomorphic capsule network of Zhang (2022), arXiv 2206.13465."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._capsules import MarginReached
-from isocapsnet.models._encoder import check_sizes
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import (
+    Count,
+    Flag,
+    NotNegative,
+    Positive,
+    SizesOrEmpty,
+    estimator,
+    in_range,
+    one_of,
+    with_parameters,
+)
 from isocapsnet.models._templates import TemplateClassifier
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
@@ -80,7 +89,6 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
 
     Attributes
     ----------
-    classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates, in scaled units.
     {fitted}
@@ -97,50 +105,28 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     version: ClassVar[int] = 2
 
     _former_default: ClassVar[tuple[str, Any] | None] = ("formulation", "paper")
+    _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3]}
+    _smaller_model_hint = 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'
 
-    n_templates: int = 4
-    kernel_size: int = 4
-    stride: int = 1
-    matching: str = "exact"
-    weight_sharing: str = "window"
-    primary_size: int | None = None
-    capsule_size: int = 16
-    routing_iterations: int = 3
-    gamma: float = -0.1
-    residual: bool = True
-    residual_input: str = "softmax"
-    residual_sizes: Sequence[int] = (64,)
-    decoder_sizes: Sequence[int] = (512, 1024)
-    reconstruction_weight: float = 0.0005
-    template_scale: float = 1.0
-    learning_rate: float = 3e-4
-    batch_size: int = 64
-    max_epochs: int = 100
-    tolerance: float = 1e-3
-    patience: int | None = 20
-
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"learning_rate": [3e-4, 1e-3]}
+    n_templates: Count = 4
+    stride: Count = 1
+    matching: Annotated[str, one_of(*MATCHING)] = "exact"
+    weight_sharing: Annotated[str, one_of(*WEIGHT_SHARING)] = "window"
+    primary_size: Count | None = None
+    routing_iterations: Annotated[int, in_range(0, MAX_ROUTING_ITERATIONS, integer=True)] = 3
+    gamma: Annotated[float, in_range(-1, 1)] = -0.1
+    residual: Flag = True
+    residual_input: Annotated[str, one_of(*RESIDUAL_INPUTS)] = "softmax"
+    residual_sizes: SizesOrEmpty = (64,)
+    template_scale: Positive = 1.0
+    learning_rate: Positive = 3e-4
+    batch_size: Count = 64
+    max_epochs: Count = 100
+    tolerance: NotNegative = 1e-3
+    patience: Count | None = 20
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_option("matching", self.matching, MATCHING)
-        check_option("weight_sharing", self.weight_sharing, WEIGHT_SHARING)
-        check_option("residual", self.residual, (True, False))
-        check_option("residual_input", self.residual_input, RESIDUAL_INPUTS)
-        for name in ("n_templates", "stride", "capsule_size"):
-            check_number(name, getattr(self, name), low=1, integer=True)
-        check_number("routing_iterations", self.routing_iterations, low=0, high=MAX_ROUTING_ITERATIONS, integer=True)
-        check_number("gamma", self.gamma, low=-1, high=1)
-        check_number("reconstruction_weight", self.reconstruction_weight, low=0)
-        check_number("tolerance", self.tolerance, low=0)
-        check_number("template_scale", self.template_scale, low=0, open_low=True)
-        if self.primary_size is not None:
-            check_number("primary_size", self.primary_size, low=1, integer=True)
-        check_sizes("residual_sizes", self.residual_sizes, may_be_empty=True)
-        check_sizes("decoder_sizes", self.decoder_sizes, may_be_empty=True)
         if self.matching == "exact":
             check_exact_size(self.kernel_size, "matching='spectral'")
         else:
@@ -152,25 +138,4 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
         return [MarginReached(self.tolerance)] if self.tolerance > 0 else []
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return IsoCapsNet(
-            n_nodes,
-            n_classes,
-            n_templates=self.n_templates,
-            kernel_size=self.kernel_size,
-            stride=self.stride,
-            matching=self.matching,
-            weight_sharing=self.weight_sharing,
-            primary_size=self.primary_size,
-            capsule_size=self.capsule_size,
-            routing_iterations=self.routing_iterations,
-            gamma=self.gamma,
-            residual=self.residual,
-            residual_input=self.residual_input,
-            residual_sizes=self.residual_sizes,
-            decoder_sizes=self.decoder_sizes,
-            reconstruct=self.reconstruction_weight > 0,
-            template_scale=self.template_scale,
-        )
-
-    def _smaller_model_hint(self) -> str:
-        return 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'
+        return with_parameters(IsoCapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)

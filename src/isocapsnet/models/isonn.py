@@ -5,16 +5,16 @@ arXiv 1907.09495, 2019.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError
 from isocapsnet.functional.isomorphic import check_exact_size
-from isocapsnet.models._encoder import MAX_LAYERS, EncoderClassifier, EncoderOutput, check_sizes, fully_connected
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
+from isocapsnet.models._parameters import Count, Layers, Positive, Share, Sizes, estimator
 from isocapsnet.nn import IsomorphicLayer
 
 
@@ -29,14 +29,7 @@ def windows_per_axis(n_nodes: int, n_layers: int, kernel_size: int, stride: int)
 class IsoNN(nn.Module):
     """Isomorphic layers with normalised scores, fully connected layers, one logit per class.
 
-    Parameters
-    ----------
-    n_nodes, n_classes : int
-    layers : sequence of IsomorphicLayer
-        Exact or spectral. Every score map of a layer is a graph for the next one.
-    hidden_sizes : sequence of int
-        Widths of the fully connected layers; the last is the size of the representation.
-    dropout : float
+    The layers are exact or spectral. Every score map of a layer is a graph for the next one.
     """
 
     def __init__(
@@ -102,24 +95,21 @@ class IsoNNClassifier(EncoderClassifier):
 
     Attributes
     ----------
-    classes_ : array (n_classes,)
     templates_ : array (n_templates, k, k)
         Learned templates of the first layer, in scaled units.
     {fitted}
     """
 
-    n_templates: int = 2
-    kernel_size: int = 3
-    stride: int = 1
-    n_layers: int = 1
-    hidden_sizes: Sequence[int] = (64, 32)
-    dropout: float = 0.0
-    template_scale: float = 1.0
+    _search_space: ClassVar = {"kernel_size": [2, 3, 4], "n_templates": [1, 2, 4], "learning_rate": [3e-4, 1e-3]}
+    _smaller_model_hint = "use fewer templates, a larger stride or smaller hidden_sizes"
 
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"kernel_size": [2, 3, 4], "n_templates": [1, 2, 4], "learning_rate": [3e-4, 1e-3]}
+    n_templates: Count = 2
+    kernel_size: Count = 3
+    stride: Count = 1
+    n_layers: Layers = 1
+    hidden_sizes: Sizes = (64, 32)
+    dropout: Share = 0.0
+    template_scale: Positive = 1.0
 
     @property
     def templates_(self) -> NDArray[np.float32]:
@@ -128,18 +118,11 @@ class IsoNNClassifier(EncoderClassifier):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        for name in ("n_templates", "kernel_size", "stride"):
-            check_number(name, getattr(self, name), low=1, integer=True)
-        check_number("n_layers", self.n_layers, low=1, high=MAX_LAYERS, integer=True)
-        check_number("template_scale", self.template_scale, low=0, open_low=True)
-        check_number("dropout", self.dropout, low=0, high=1)
-        check_sizes("hidden_sizes", self.hidden_sizes)
         if windows_per_axis(n_nodes, self.n_layers, self.kernel_size, self.stride) < 1:
             raise InputError(
                 f"Graphs of {n_nodes} nodes have no windows after n_layers={self.n_layers} of "
                 f"kernel_size={self.kernel_size}, stride={self.stride}; choose a smaller kernel_size or fewer layers."
             )
-
         self._check_kernel_size()
 
     def _check_kernel_size(self) -> None:
@@ -151,6 +134,3 @@ class IsoNNClassifier(EncoderClassifier):
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         layers = [self._build_layer() for _ in range(self.n_layers)]
         return IsoNN(n_nodes, n_classes, layers, self.hidden_sizes, self.dropout)
-
-    def _smaller_model_hint(self) -> str:
-        return "use fewer templates, a larger stride or smaller hidden_sizes"

@@ -4,20 +4,16 @@ J. Zhang, "Iso-CapsNet: isomorphic capsule network for brain graph representatio
 program differs from the paper.
 """
 
-from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from isocapsnet._validation import check_number
 from isocapsnet.functional.isomorphic import check_exact_size
-from isocapsnet.models._encoder import check_sizes
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._parameters import Count, Positive, estimator, with_parameters
 from isocapsnet.models._templates import TemplateClassifier
 from isocapsnet.nn import CapsuleLoss, ReleasedIsoCapsNet
-from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
 
 @estimator
@@ -26,9 +22,9 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
 
     One template is matched with every window; the squared distance (large for a bad match) times the winning
     permutation is squashed, its zeros are set to -1, and class capsules are routed with a softmax over windows. There
-    is no residual. The decoder sees the predicted class alone, in training too, and ends in a sigmoid. Graphs enter as
-    they are, unscaled, and training runs for all epochs; nothing is held out and probabilities are not calibrated.
-    Rounding in float32 decides between permutations that are nearly as good, as it does in the program: see
+    are two classes and no residual. The decoder sees the predicted class alone, in training too, and ends in a sigmoid.
+    Graphs enter as they are, unscaled, and training runs for all epochs; nothing is held out and probabilities are not
+    calibrated. Rounding in float32 decides between permutations that are nearly as good, as it does in the program: see
     :func:`~isocapsnet.functional.released_match`.
 
     Use :class:`~isocapsnet.models.isocapsnet.IsoCapsNetClassifier` to classify graphs. This one exists to compare its
@@ -56,8 +52,6 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
 
     Attributes
     ----------
-    classes_ : array (2,)
-        The program has two classes, and so has this estimator.
     templates_ : array (1, k, k)
     {fitted}
     """
@@ -66,15 +60,11 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
 
     _max_classes: ClassVar[int | None] = 2
     _decoupled_weight_decay: ClassVar[bool] = False
+    _smaller_model_hint = "use a smaller capsule_size or smaller decoder_sizes"
 
-    kernel_size: int = 4
-    capsule_size: int = 16
-    routing_iterations: int = 3
-    decoder_sizes: Sequence[int] = (512, 1024)
-    reconstruction_weight: float = 0.0005
-    learning_rate: float = 0.01
-    batch_size: int = 64
-    max_epochs: int = 17
+    learning_rate: Positive = 0.01
+    batch_size: Count = 64
+    max_epochs: Count = 17
 
     # Parameters of the other networks that the published program does not have.
     calibrate: bool = field(default=False, init=False)
@@ -90,23 +80,9 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
         check_exact_size(self.kernel_size, "IsoCapsNetClassifier with matching='spectral'")
-        check_number("capsule_size", self.capsule_size, low=1, integer=True)
-        check_number("routing_iterations", self.routing_iterations, low=1, high=MAX_ROUTING_ITERATIONS, integer=True)
-        check_number("reconstruction_weight", self.reconstruction_weight, low=0)
-        check_sizes("decoder_sizes", self.decoder_sizes, may_be_empty=True)
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return CapsuleLoss(self.reconstruction_weight, squared=True)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return ReleasedIsoCapsNet(
-            n_nodes,
-            n_classes,
-            kernel_size=self.kernel_size,
-            capsule_size=self.capsule_size,
-            routing_iterations=self.routing_iterations,
-            decoder_sizes=self.decoder_sizes,
-        )
-
-    def _smaller_model_hint(self) -> str:
-        return "use a smaller capsule_size or smaller decoder_sizes"
+        return with_parameters(ReleasedIsoCapsNet, self, n_nodes, n_classes)

@@ -5,7 +5,7 @@ S. Wang, L. He, B. Cao, C.-T. Lu, P. S. Yu and A. B. Ragin, "Structural deep bra
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,10 +14,10 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import pdist
 from torch import Tensor, nn
 
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError
 from isocapsnet.models._batches import GraphStore
-from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, check_sizes, fully_connected
-from isocapsnet.models._parameters import estimator
+from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
+from isocapsnet.models._parameters import NotNegative, Positive, Share, Sizes, estimator
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models.cnn import convolutions, pooled_size
 
@@ -50,16 +50,7 @@ def module_order(strength: NDArray[np.float64]) -> NDArray[np.int64]:
 class SDBN(nn.Module):
     """Re-ordering, convolutions, fully connected layers to the classes, transposed convolutions back to the graph.
 
-    Parameters
-    ----------
-    n_nodes, n_classes : int
-    channels : sequence of int
-        Feature maps of each convolution.
-    hidden_sizes : sequence of int
-        Widths of the fully connected layers; the last is the size of the representation.
-    dropout : float
-    reconstruct : bool
-        Without it there is no decoder.
+    Parameters are those of :class:`SDBNClassifier`. Without ``reconstruct`` there is no decoder.
     """
 
     order: Tensor
@@ -112,46 +103,30 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
 
     Parameters
     ----------
-    channels : sequence of int
-        Feature maps of each convolution.
-    hidden_sizes : sequence of int
-        Widths of the fully connected layers; ``transform`` returns the last one.
-    dropout : float
-        Dropout before each fully connected layer.
+    {convolutions}
     reconstruction_weight : float
         Weight of the mean squared error of the edges, in scaled units. With 0 there is no decoder.
     {training}
 
     Attributes
     ----------
-    classes_ : array (n_classes,)
     order_ : array (n_nodes,)
         The learned order: the network sees ``X[:, order_][:, :, order_]``.
     {fitted}
     """
 
-    channels: Sequence[int] = (6, 16)
-    hidden_sizes: Sequence[int] = (120, 84)
-    dropout: float = 0.0
-    reconstruction_weight: float = 0.1
-    learning_rate: float = 3e-4
+    _search_space: ClassVar = {"learning_rate": [1e-4, 3e-4, 1e-3], "reconstruction_weight": [0.0, 0.1, 1.0]}
 
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning."""
-        return {"learning_rate": [1e-4, 3e-4, 1e-3], "reconstruction_weight": [0.0, 0.1, 1.0]}
+    channels: Sizes = (6, 16)
+    hidden_sizes: Sizes = (120, 84)
+    dropout: Share = 0.0
+    reconstruction_weight: NotNegative = 0.1
+    learning_rate: Positive = 3e-4
 
     @property
     def order_(self) -> NDArray[np.int64]:
         """The learned node order ``(n_nodes,)``."""
         return self.module_.get_buffer("order").cpu().numpy().copy()
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        check_sizes("channels", self.channels)
-        check_sizes("hidden_sizes", self.hidden_sizes)
-        check_number("dropout", self.dropout, low=0, high=1)
-        check_number("reconstruction_weight", self.reconstruction_weight, low=0)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         reconstruct = self.reconstruction_weight > 0

@@ -3,7 +3,8 @@
 N. Shervashidze and K. Borgwardt, "Fast subtree kernels on graphs", NIPS 2009. The kernel is GraKeL's.
 """
 
-from typing import Any
+from dataclasses import field
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,20 +14,20 @@ from sklearn.base import TransformerMixin
 from sklearn.svm import SVC
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
-from isocapsnet.models._binarise import NEGATIVE_EDGES, binarise
+from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import selection_folds
-from isocapsnet.models._state import Expected, check_arrays
+from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
+from isocapsnet.models._state import Expected
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
-# Subtrees of this depth reach every node of a brain graph; larger numbers are refused as typing errors.
-_MAX_ITERATIONS = 100
 # A negative slope would reverse the ranking of the support vector machine.
 _LEAST_SLOPE = 1e-3
 
 
+@estimator
 class WLClassifier(TransformerMixin, GraphClassifier):
     """Support vector machine with the Weisfeiler-Lehman subtree kernel.
 
@@ -69,52 +70,35 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         Probabilities are softmax(slope * scores + offset) with the ``"svm"`` head.
     """
 
-    density_: float
-    graphs_: NDArray[np.bool_]
-    coef_: NDArray[np.float64]
-    intercept_: NDArray[np.float64]
-    slope_: float
-    offset_: NDArray[np.float64]
+    # The density is chosen within fit.
+    _search_space: ClassVar = {
+        "n_iterations": [1, 2, 3],
+        "negative_edges": list(NEGATIVE_EDGES),
+        "C": [0.1, 1.0, 10.0],
+    }
+    _state_values: ClassVar = {"density": in_range(0, 1, open_low=True), "slope": in_range(0, open_low=True)}
 
-    def __init__(
-        self,
-        *,
-        node_labels: str = "region",
-        n_iterations: int = 1,
-        density: float | None = None,
-        negative_edges: str = "drop",
-        head: str = "svm",
-        C: float = 1.0,
-        class_weight: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.node_labels = node_labels
-        self.n_iterations = n_iterations
-        self.density = density
-        self.negative_edges = negative_edges
-        self.head = head
-        self.C = C
-        self.class_weight = class_weight
-        self.random_state = random_state
+    node_labels: Annotated[str, one_of("region", "degree")] = "region"
+    # Subtrees of this depth reach every node of a brain graph; larger numbers are refused as typing errors.
+    n_iterations: Annotated[int, in_range(1, 100, integer=True)] = 1
+    density: PositiveShare | None = None
+    negative_edges: NegativeEdges = "drop"
+    head: Annotated[str, one_of("svm", "vote")] = "svm"
+    C: Positive = 1.0
+    class_weight: Any = None
+    random_state: Any = None
 
-    @classmethod
-    def search_space(cls) -> dict[str, list[Any]]:
-        """Candidate values for nested tuning; the density is chosen within ``fit``."""
-        return {"n_iterations": [1, 2, 3], "negative_edges": list(NEGATIVE_EDGES), "C": [0.1, 1.0, 10.0]}
+    density_: float = field(init=False)
+    graphs_: NDArray[np.bool_] = field(init=False)
+    coef_: NDArray[np.float64] = field(init=False)
+    intercept_: NDArray[np.float64] = field(init=False)
+    slope_: float = field(init=False)
+    offset_: NDArray[np.float64] = field(init=False)
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """The kernel of each graph with each training graph: ``(n_graphs, n_training_graphs)``."""
         return self._similarity(self._check_fitted(X))
-
-    def _check_parameters(self, n_nodes: int) -> None:
-        check_option("node_labels", self.node_labels, ("region", "degree"))
-        check_option("negative_edges", self.negative_edges, NEGATIVE_EDGES)
-        check_option("head", self.head, ("svm", "vote"))
-        check_number("n_iterations", self.n_iterations, low=1, high=_MAX_ITERATIONS, integer=True)
-        check_number("C", self.C, low=0, open_low=True)
-        if self.density is not None:
-            check_number("density", self.density, low=0, high=1, open_low=True)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         weights = class_weights(self.class_weight, self.classes_, codes)
@@ -188,29 +172,22 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         return self._probabilities(scores, self.slope_, self.offset_)
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        arrays: dict[str, NDArray[Any]] = {
-            "graphs": np.packbits(self.graphs_, axis=-1),
-            "coef": self.coef_,
-            "intercept": self.intercept_,
-            "offset": self.offset_,
-        }
-        return {"density": self.density_, "slope": self.slope_}, arrays
+        values, arrays = super()._get_state()
+        return values, arrays | {"graphs": np.packbits(self.graphs_, axis=-1)}
 
-    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        check_number("density", values["density"], low=0, high=1, open_low=True)
-        check_number("slope", values["slope"], low=0, open_low=True)
+    def _state_arrays(self) -> dict[str, Expected]:
         n_classes, n_nodes = len(self.classes_), self.n_nodes_in_
-        expected: dict[str, Expected] = {
+        return {
             "graphs": (np.uint8, ("graphs", n_nodes, -(-n_nodes // 8))),
             "coef": (np.float64, (n_classes, "graphs")),
             "intercept": (np.float64, (n_classes,)),
             "offset": (np.float64, (n_classes,)),
         }
-        check_arrays(arrays, expected)
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(values, arrays)
         if not len(arrays["graphs"]):
             raise InputError("it has no training graphs")
-        self.coef_, self.intercept_, self.offset_ = arrays["coef"], arrays["intercept"], arrays["offset"]
-        self.density_, self.slope_ = values["density"], values["slope"]
         self.graphs_ = np.unpackbits(arrays["graphs"], axis=-1, count=self.n_nodes_in_).astype(bool)
         self._kernel = _subtree_kernel(self.n_iterations)
         self._kernel.fit_transform(_labelled(self.graphs_, self.node_labels))

@@ -1,4 +1,4 @@
-"""Modules: shells that own parameters and call :mod:`isocapsnet.functional`."""
+"""Modules that hold parameters and call :mod:`isocapsnet.functional`."""
 
 from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
 from isocapsnet.nn.isocapsnet import CapsuleLoss, CapsuleOutput, IsoCapsNet, ReleasedIsoCapsNet

@@ -1,4 +1,4 @@
-"""The capsule layers: they own the weights; the maths is in :mod:`isocapsnet.functional.capsule`."""
+"""The capsule layers hold the weights; the maths is in :mod:`isocapsnet.functional.capsule`."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,12 +12,12 @@ from isocapsnet.nn.isomorphic import gaussian
 
 WEIGHT_SHARING = ("window", "template")
 RESIDUAL_INPUTS = ("softmax", "scores")
-#: Routing settles in a few iterations; more than this is a slip of the pen.
+#: Routing converges in a few iterations; larger numbers are refused as typing errors.
 MAX_ROUTING_ITERATIONS = 100
 
 # Initial routing weights above 0.02 saturate the class capsules before anything is learned.
 WEIGHT_SCALE = 0.01
-# The residual input has mean 0.01: large enough to learn from, too small to drown the capsules.
+# The residual input has mean 0.01: large enough to learn from, too small to dominate the capsules.
 RESIDUAL_SCALE = 0.01
 
 
@@ -30,15 +30,15 @@ def mlp(sizes: Sequence[int]) -> nn.Sequential:
 
 
 class PrimaryCapsules(nn.Module):
-    """Scores and poses of the match, as one vector per template and window (Eq. 4 and the padding).
+    """Scores and poses of the match as one vector per template and window (Eq. 4, with padding).
 
     Parameters
     ----------
     kernel_size : int
     gamma : float
-        What the zeros of a pose are padded with.
+        Value that replaces the zeros of a pose.
     primary_size : int, optional
-        With a number, g is a linear map from k² to that size; without one, g is the identity.
+        If given, g is a linear map from k² to this size; otherwise g is the identity.
     """
 
     def __init__(self, kernel_size: int, gamma: float = -0.1, primary_size: int | None = None) -> None:
@@ -48,7 +48,7 @@ class PrimaryCapsules(nn.Module):
         self.size = primary_size if primary_size is not None else kernel_size**2
 
     def forward(self, match: IsomorphicMatch | SpectralMatch) -> PermutationCapsules | Tensor:
-        """Compact capsules where the pose is a plain permutation, ``(n_graphs, n_templates, n, n, size)`` else."""
+        """Compact capsules if the pose is a permutation, otherwise a tensor ``(n_graphs, n_templates, n, n, size)``."""
         scores = 1 - match.distance
         if isinstance(match, IsomorphicMatch):
             if self.project is None:
@@ -71,8 +71,8 @@ class DigitCapsules(nn.Module):
         Windows per template, n².
     primary_size, capsule_size : int
     weight_sharing : {"window", "template"}
-        One W per class, template and window (Sabour et al.'s W_ij), or one per class and template: small, fast,
-        blind to position.
+        One W per class, template and window (W_ij of Sabour et al.), or one per class and template, which is smaller
+        and faster but ignores the position.
     iterations : int
     over : {"classes", "classes without leak", "windows"}
         What the couplings of :func:`~isocapsnet.functional.attend_to_votes` are normalised over.
@@ -102,7 +102,7 @@ class DigitCapsules(nn.Module):
 
 
 class ResidualCapsules(nn.Module):
-    """Class capsules straight from the scores (Eq. 8).
+    """Class capsules computed directly from the scores (Eq. 8).
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class ResidualCapsules(nn.Module):
     sizes : sequence of int
         Hidden widths of the MLP.
     residual_input : {"softmax", "scores"}
-        The softmax of each F_i over its windows, brought to mean 0.01, or 0.01 F_i itself.
+        The softmax of each F_i over its windows, scaled to mean 0.01, or 0.01 F_i.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class ResidualCapsules(nn.Module):
         self.mlp = mlp([n_templates * n_windows, *sizes, n_classes * capsule_size])
         for layer in self.mlp:
             if isinstance(layer, nn.Linear):
-                nn.init.zeros_(layer.bias)  # a random one would outweigh inputs of 0.01 and leave units dead
-        # Zero at the start: the residual is added to capsules, so it must earn its place.
+                nn.init.zeros_(layer.bias)  # random biases would outweigh inputs of 0.01 and leave units inactive
+        # Zero at the start, so that the residual adds nothing to the capsules before it has learned.
         nn.init.zeros_(self.mlp[-1].get_parameter("weight"))
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class ResidualCapsules(nn.Module):
 
 
 class GraphDecoder(nn.Module):
-    """The graph back from its class capsules (Eq. 11).
+    """Reconstructs the graph from its class capsules (Eq. 11).
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class GraphDecoder(nn.Module):
     sizes : sequence of int
         Hidden widths of the MLP.
     masked : bool
-        As the published program: only the longest capsule is seen, and the output goes through a sigmoid.
+        Use only the longest capsule, and a sigmoid at the end, as in the published program.
     """
 
     def __init__(

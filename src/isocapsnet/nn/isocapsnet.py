@@ -1,4 +1,4 @@
-"""The whole Iso-CapsNet module, as the paper has it and as its authors' program has it, and its loss."""
+"""The Iso-CapsNet module of the paper, that of the authors' published program, and their loss."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ MATCHING = ("exact", "spectral")
 
 
 class CapsuleOutput(NamedTuple):
-    """What a capsule network says about a batch.
+    """The output of a capsule network for a batch.
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class IsoCapsNet(nn.Module):
     primary_size : int, optional
     capsule_size : int
     routing_iterations : int
-        0 leaves the routed capsules out, so that the residual stands alone.
+        With 0 there are no routed capsules, and the residual is used alone.
     gamma : float
     residual : bool
     residual_input : {"softmax", "scores"}
     residual_sizes, decoder_sizes : sequence of int
     reconstruct : bool
-        Without it there is no decoder.
+        Whether there is a decoder.
     template_scale : float
     """
 
@@ -80,25 +80,15 @@ class IsoCapsNet(nn.Module):
         n_windows = ((n_nodes - kernel_size) // stride + 1) ** 2
         self.isomorphic = layer(n_templates, kernel_size, stride, template_scale)
         self.primary = PrimaryCapsules(kernel_size, gamma, primary_size)
-        self.digit = (
-            DigitCapsules(
-                n_classes,
-                n_templates,
-                n_windows,
-                self.primary.size,
-                capsule_size,
-                weight_sharing,
-                routing_iterations,
-            )
-            if routing_iterations > 0
-            else None
-        )
-        self.residual = (
-            ResidualCapsules(n_classes, n_templates, n_windows, capsule_size, residual_sizes, residual_input)
-            if residual
-            else None
-        )
-        self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes) if reconstruct else None
+        shape = n_classes, n_templates, n_windows
+        self.digit = self.residual = self.decoder = None
+        if routing_iterations > 0:
+            size = self.primary.size
+            self.digit = DigitCapsules(*shape, size, capsule_size, weight_sharing, routing_iterations)
+        if residual:
+            self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input)
+        if reconstruct:
+            self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes)
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
@@ -112,10 +102,10 @@ class IsoCapsNet(nn.Module):
 
 
 class ReleasedIsoCapsNet(nn.Module):
-    """What the authors' published program computes, kept so that anyone can reproduce what was run.
+    """The network of the authors' published program, for reproduction of its results.
 
-    Squared distances instead of scores, primary capsules squashed and padded with -1, routing with a softmax over
-    windows, no residual, a decoder that sees the predicted class only and ends in a sigmoid.
+    It uses squared distances instead of scores, squashes the primary capsules and pads them with -1, and routes with a
+    softmax over windows. It has no residual. The decoder uses only the predicted class and ends in a sigmoid.
 
     Parameters
     ----------
@@ -144,7 +134,7 @@ class ReleasedIsoCapsNet(nn.Module):
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
         distance, permutation = self.isomorphic(graphs)
         if self.training and (distance == 0).any():
-            # The published program goes on, and all its weights are NaN after this step.
+            # The published program continues, and all its weights are NaN after this step.
             raise InputError(
                 "A window equals the template, where the published program's squash divides 0 by 0 and its gradient is "
                 "NaN; use another random_state, or IsoCapsNetClassifier."
@@ -158,7 +148,7 @@ class ReleasedIsoCapsNet(nn.Module):
 class CapsuleLoss(nn.Module):
     """(margin + δ · reconstruction) / batch (Eq. 13).
 
-    Unlabelled graphs (target -1) take part in the reconstruction alone.
+    Unlabelled graphs (target -1) contribute to the reconstruction loss only.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The isomorphic layers: they own the templates."""
+"""The isomorphic layers, which hold the templates."""
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,9 @@ from isocapsnet.functional import (
 
 
 def gaussian(*shape: int, scale: float = 1.0) -> nn.Parameter:
-    """A parameter with normally distributed entries; on the meta device, which knows shapes alone, with none."""
+    """A parameter with normally distributed entries; on the meta device, which has shapes only, without entries."""
     entries = torch.empty(shape)
-    # torch would import its compiler to draw numbers that are not there.
+    # torch imports its compiler to draw random numbers on the meta device.
     return nn.Parameter(entries if entries.is_meta else entries.normal_().mul_(scale))
 
 
@@ -41,7 +41,7 @@ class IsomorphicLayer(nn.Module):
 
 
 class SpectralIsomorphicLayer(IsomorphicLayer):
-    """The fast variant: the match is found from eigenvectors (Eq. 2 and 3).
+    """The faster variant, which computes the match from eigenvectors (Eq. 2 and 3).
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
     def forward(  # type: ignore[override]
         self, graphs: Tensor, window_vectors: Tensor | None = None
     ) -> IsomorphicMatch | SpectralMatch:
-        """``(n_graphs, n_nodes, n_nodes)`` to a match; with ``projection="permutation"`` of the exact layer's type.
+        """``(n_graphs, n_nodes, n_nodes)`` to a match, of the exact layer's type with ``projection="permutation"``.
 
         ``window_vectors`` as in :func:`~isocapsnet.functional.spectral_match`.
         """
@@ -74,7 +74,7 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
 
 
 class ReleasedIsomorphicLayer(IsomorphicLayer):
-    """The match of the published program: one template, neighbouring windows, winners as float32 rounds them.
+    """The match of the published program: one template, stride 1, and winners that depend on float32 rounding.
 
     Parameters
     ----------
