@@ -85,6 +85,37 @@ def test_an_installed_reader_is_used_by_function_and_command(install, path, recw
     assert not recwarn.list
 
 
+def test_an_exception_of_a_plugin_refuses_the_file(install, path):
+    install("triangles = toy_reader:READER", toy_reader=PLUGIN)
+    path.write_text("a 1 2 three\nb 1 2 3\n")
+    with pytest.raises(InputError, match=r"study\.triangles .*'triangles'"):
+        load_graphs(path)
+    result = CliRunner().invoke(main, ["data", "check", str(path)])
+    assert result.exit_code == 2
+    assert "study.triangles" in result.output
+
+
+def test_what_does_not_belong_together_is_refused(install, path):
+    source = PLUGIN.replace("labels=[line[0] for line in lines]", "labels=['a']")
+    install("triangles = toy_reader:READER", toy_reader=source)
+    with pytest.raises(InputError, match="8 subjects but 1 labels"):
+        load_graphs(path)
+
+
+def test_a_plugin_reads_folders_that_no_special_reader_recognises(install, path, tmp_path):
+    source = PLUGIN.replace('getattr(source, "suffix", "") == ".triangles"', '(source / "all.triangles").exists()')
+    install(
+        "triangles = toy_reader:READER",
+        toy_reader=source.replace("path.stat()", "(path / 'all.triangles').stat()").replace(
+            "path.read_text()", "(path / 'all.triangles').read_text()"
+        ),
+    )
+    folder = tmp_path / "study"
+    folder.mkdir()
+    path.rename(folder / "all.triangles")
+    assert len(load_graphs(folder)) == 8
+
+
 def test_plugins_are_not_loaded_for_what_a_built_in_reader_recognises(install, tmp_path, study, recwarn):
     install("broken = toy_broken:READER", toy_broken="raise RuntimeError('too early')")
     study.save(tmp_path / "study.npz")

@@ -50,7 +50,7 @@ def assert_refused(folder, *parts, **options):
 
 def test_other_node_count(folder, study):
     name = change(folder, study.subjects[3], lambda m: m[:5, :5])
-    assert_refused(folder, name, "5 nodes but most files have 6")
+    assert_refused(folder, name, "5 nodes but most graphs have 6")
 
 
 def test_not_square(folder, study):
@@ -225,7 +225,7 @@ def test_options_that_would_be_ignored_are_refused(tmp_path, study):
         ({"num_nodes": None}, "set num_nodes"),
         ({"edge_index": np.array([[0, 9], [1, 2]])}, "does not fit 6 nodes"),
         ({"edge_attr": np.zeros((3, 2))}, "one weight per edge"),
-        ({"num_nodes": 7}, "7 nodes but most files have 6"),
+        ({"num_nodes": 7}, "7 nodes but most graphs have 6"),
     ],
 )
 def test_geometric_data_that_do_not_fit(study, change, sentence):

@@ -3,7 +3,8 @@
 import itertools
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -143,9 +144,11 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
 
 
 def _find_reader(source: Any) -> Reader:
-    """The first built-in reader that recognises a source, else a plugin: looking for plugins takes about 10 ms."""
-    own = (reader for reader in READERS.values() if reader.recognise(source))
-    for reader in itertools.chain(own, _find_plugins(source)):
+    """The first built-in reader that recognises a source, else a plugin, else the one that takes every folder."""
+    *special, folder = READERS.values()
+    own = (reader for reader in special if reader.recognise(source))
+    rest = (reader for reader in (folder,) if reader.recognise(source))
+    for reader in itertools.chain(own, _find_plugins(source), rest):  # looking for plugins takes about 10 ms
         return reader
     if not isinstance(source, Path):
         raise InputError(f"Objects of type {type(source).__name__} cannot be read as graphs; give a path.")
@@ -156,7 +159,10 @@ def _find_reader(source: Any) -> Reader:
             f"{source.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
             "of graphs to load_graphs, or save it as .npz."
         )
-    raise InputError(f"The format of {source.name} is not supported; give a folder of matrices, an .npz or a .mat.")
+    raise InputError(
+        f"The format of {source.name} is not supported; give a folder of matrices, an .npz or a .mat, or install a "
+        "reader for it."
+    )
 
 
 def _find_plugins(source: Any) -> Iterator[Reader]:
@@ -175,7 +181,25 @@ def _find_plugins(source: Any) -> Iterator[Reader]:
             warnings.warn(f"The reader plugin {point.name!r} ({point.value}) is not used: {error}.", stacklevel=2)
         else:
             if is_recognised:
-                yield reader
+                yield replace(reader, read=_in_a_sentence(point.name, reader.read))
+
+
+def _in_a_sentence(name: str, read: Callable[..., BrainGraphs | None]) -> Callable[..., BrainGraphs | None]:
+    """A function of a plugin whose exceptions refuse the source."""
+
+    def guarded(source: Any, *arguments: Any) -> BrainGraphs | None:
+        try:
+            return read(source, *arguments)
+        except (InputError, OSError):
+            raise
+        except Exception as error:
+            where = source.name if isinstance(source, Path) else "The data"
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"{where} cannot be read by the reader plugin {name!r} ({type(error).__name__}: {reason})."
+            ) from error
+
+    return guarded
 
 
 def _refuse_options(options: ReadOptions, used: Sequence[str], what: str) -> None:

@@ -149,6 +149,12 @@ def assemble(
     labels, sites, covariates, folds, name
         As in :class:`BrainGraphs`.
     """
+    subjects = [str(subject) for subject in subjects]
+    for what, values in (("matrices", matrices), ("labels", labels), ("sites", sites), ("covariates", covariates)):
+        if values is not None and len(values) != len(subjects) and not findings.errors:
+            counts = f"{len(subjects)} subjects but {len(values)} {what}"
+            findings.errors.append(f"{name or 'The data'}: there are {counts}.")
+            return None
     kept = findings.exclude(options.exclude, subjects)
     sources = _take([f"subject {subject}" for subject in subjects] if sources is None else sources, kept)
     labels, sites, node_names = (_take(values, kept) for values in (labels, sites, node_names))
@@ -235,10 +241,10 @@ def _take(values: Any, index: NDArray[np.int64]) -> Any:
 def _check_unique(subjects: Sequence[str], sources: Sequence[str], findings: Findings) -> None:
     for subject in (subject for subject, count in Counter(subjects).items() if count > 1):
         where = [source for source, other in zip(sources, subjects, strict=True) if other == subject]
-        findings.errors.append(
-            f"Subject {subject!r} has {len(where)} matrices ({', '.join(where[:3])}); keep one, or choose with select= "
-            "a part of the file name that only one of them has."
-        )
+        problem = f"Subject {subject!r} has {len(where)} matrices"
+        if len(set(where)) > 1:  # of several files, one can be chosen
+            problem += f" ({', '.join(where[:3])}); choose one with select= by a part of its file name"
+        findings.errors.append(f"{problem}, or keep one of them.")
 
 
 def _check_shapes(
@@ -251,7 +257,7 @@ def _check_shapes(
         if not is_series and rows != columns:
             findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
         elif columns != common[0][0]:
-            findings.errors.append(f"{source} has {columns} nodes but most files have {common[0][0]}.")
+            findings.errors.append(f"{source} has {columns} nodes but most graphs have {common[0][0]}.")
         elif is_series and rows < _MIN_TIME_POINTS:
             findings.errors.append(f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed.")
     if is_series and matrices and (shorter := sum(rows < columns for rows, columns in map(np.shape, matrices))):

@@ -37,7 +37,7 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
     """
     method = next((name for name, model in MODELS.items() if model is type(estimator)), None)
     if method is None:
-        raise InputError(f"{type(estimator).__name__} cannot be saved: it is not one of {', '.join(MODELS)}.")
+        raise InputError(f"{type(estimator).__name__} cannot be saved; only the methods in isocapsnet.MODELS can.")
     check_is_fitted(estimator, "n_nodes_in_")
     values, arrays = estimator._get_state()
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
