@@ -1,7 +1,7 @@
 """The copy of a dataset in a results folder: written for the workers, found again for reports and comparisons."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ def publish(samples: Samples, folder: Path) -> DataSource:
     A copy that exists is read and compared with the data; if it differs, it is written again.
     """
     data = samples.data
-    assert isinstance(data, BrainGraphs)
     path = (folder / "data" / f"{data.digest().removeprefix('sha256:')[:16]}.npz").absolute()
     if not _is_copy(path, data):
         if path.exists():
@@ -58,45 +57,25 @@ class DataCopies:
 
     def __init__(self, *folders: Path) -> None:
         self.problems: list[str] = []
-        self._copies = self._open(sorted(path for folder in folders for path in folder.glob("data/*.npz")))
-        self._opened: list[BrainGraphs] = []
-        self._found: dict[str, Samples | None] = {}
+        self._paths = sorted(path for folder in folders for path in folder.glob("data/*.npz"))
+        self._by_digest: dict[str, Samples] = {}
 
     def find(self, digest: str) -> Samples | None:
-        """The data with this digest, grouped as the digest says; None if there is no copy."""
-        if digest not in self._found:
-            views = (Samples(data, group) for data in self._all() for group in _possible_groups(data))
-            self._found[digest] = next((samples for samples in views if samples.digest == digest), None)
-        return self._found[digest]
-
-    def find_data(self, digest: str) -> BrainGraphs | None:
-        """The same without the grouping."""
-        samples = self.find(digest)
-        return samples.data if samples is not None and isinstance(samples.data, BrainGraphs) else None
+        """The data with this digest, grouped as the digest says; None if there is no copy. A copy is read once."""
+        while digest not in self._by_digest and self._paths:
+            path = self._paths.pop(0)
+            try:
+                data = BrainGraphs.load(path)
+                groups = [None, *([] if data.covariates is None else data.covariates.columns)]
+                views = [Samples(data, group) for group in groups]
+            except Exception as error:  # a damaged archive can fail in any way
+                self.problems.append(printable(f"The copy of the data in {path.name} cannot be used: {error}"))
+            else:
+                self._by_digest = {view.digest: view for view in views} | self._by_digest
+        return self._by_digest.get(digest)
 
     def check(self, record: Mapping[str, Any]) -> None:
         """Refuse a record (DamagedError) whose labels differ from those of the data, if there is a copy."""
         samples = self.find(record["job"]["dataset"])
         if samples is not None:
             check_truth(record, samples)
-
-    def _all(self) -> Iterator[BrainGraphs]:
-        """Each copy is read once, when it is needed."""
-        yield from self._opened
-        for data in self._copies:
-            self._opened.append(data)
-            yield data
-
-    def _open(self, paths: Sequence[Path]) -> Iterator[BrainGraphs]:
-        for path in paths:
-            try:
-                data = BrainGraphs.load(path)
-                data.digest()
-            except Exception as error:  # a damaged archive can fail in any way
-                self.problems.append(printable(f"The copy of the data in {path.name} cannot be used: {error}"))
-            else:
-                yield data
-
-
-def _possible_groups(data: BrainGraphs) -> list[str | None]:
-    return [None, *([] if data.covariates is None else data.covariates.columns)]

@@ -70,7 +70,8 @@ def _make_results(
     dataset, _, preparation = json.loads(group)
     records, errors = collection.records.get(group, []), collection.errors.get(group, [])
     summary = tabulate(records, errors)
-    data = copies.find_data(dataset)
+    samples = copies.find(dataset)
+    data = None if samples is None else samples.data
     jobs = [item["job"] for item in [*records, *errors]]
     name = folders[0].resolve().name if len(folders) == 1 else dataset
     context = {
