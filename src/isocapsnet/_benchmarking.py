@@ -17,8 +17,8 @@ from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
-from isocapsnet.evaluation.engine.limits import Limits
 from isocapsnet.evaluation.engine.runner import Outcome
+from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.statistics import CHANCE

@@ -72,7 +72,7 @@ run_options = _together(
         click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler."),
         click.option("--cluster", metavar="local:N", help="Start a Dask cluster of N workers here and run on it."),
         click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Limit per job."),
-        click.option("--memory-limit", type=Bytes(), help="Limit per job (Linux)."),
+        click.option("--memory-limit", type=Bytes(), help="Limit per job."),
         click.option("--device", help="cpu, cuda, ... for the methods that have a device."),
         click.option(
             "--out",

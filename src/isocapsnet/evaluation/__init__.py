@@ -5,8 +5,8 @@ The package is given estimators and a loader of data by import path; it imports 
 
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, dask_executor, local_executor
-from isocapsnet.evaluation.engine.limits import Limits
 from isocapsnet.evaluation.engine.runner import Outcome, run
+from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.jobs import Job, Task, run_job
 from isocapsnet.evaluation.metrics import METRICS, Metric
 from isocapsnet.evaluation.plan import MethodSpec, Plan

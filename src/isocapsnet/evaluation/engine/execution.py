@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isocapsnet.evaluation.engine.limits import Limits
-from isocapsnet.evaluation.engine.runner import Outcome, check_limits, load_finished, run_tasks
+from isocapsnet.evaluation.engine.runner import Outcome, load_finished, run_tasks
+from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.evidence import Summary, summarise
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.records import Record
@@ -51,10 +51,13 @@ class Execution:
         return float(np.sum(estimates)), len(self.waiting) - len(estimates)
 
     def run(
-        self, executor: Executor, *, limits: Limits | None = None, on_outcome: Callable[[Outcome], None] | None = None
+        self,
+        executor: Executor,
+        *,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
+        on_outcome: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
         """Run the waiting tasks; see :func:`isocapsnet.evaluation.engine.runner.run_tasks`."""
-        check_limits(limits, executor)
         self.store.remove_leftovers()
         self.store.set_aside_rejected()
 
@@ -64,8 +67,7 @@ class Execution:
                 self._summaries[outcome.job.key] = summarise(outcome.record)
             else:
                 self._errors[outcome.job.key] = {"job": outcome.job.to_json(), "reason": outcome.error}
-            if on_outcome is not None:
-                on_outcome(outcome)
+            on_outcome(outcome)
 
         run_tasks(self.waiting, self.store, executor, limits=limits, on_outcome=keep)
 

@@ -12,17 +12,28 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from isocapsnet.evaluation.engine.limits import Limits
-from isocapsnet.evaluation.engine.memory import anonymous_memory
-from isocapsnet.evaluation.engine.threads import ONE_THREAD
+import psutil
 
+# One torch, BLAS and numba thread per job, so that results do not depend on where a job ran. The libraries read these
+# when they are imported; in a process that runs already, :func:`isocapsnet._threads.one_thread` does the same.
+_LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "NUMEXPR_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
+ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 _WATCH_SECONDS = 0.05
 _STDERR_TAIL = 2000
 _ANSWERS = {"started": bool, "record": dict, "error": dict, "full": str}
 # A process that has closed its answers ends by itself, if at all, within this time.
 _END_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a job may take once data and method are loaded, and bytes that it may use; None: no limit."""
+
+    seconds: float | None = None
+    memory: int | None = None
 
 
 class Worker:
@@ -158,14 +169,22 @@ class _Watch:
     def _look(self) -> None:
         started, limits = time.monotonic(), self._limits
         while not self._over.wait(_WATCH_SECONDS):
-            used = anonymous_memory(self._child.pid) if limits.memory is not None else None
             if limits.seconds is not None and time.monotonic() - started > limits.seconds:
                 self.reason = f"Timeout: over {limits.seconds:g} s"
-            elif used is not None and limits.memory is not None and used > limits.memory:
+            elif limits.memory is not None and (used := _used_memory(self._child.pid)) > limits.memory:
                 self.reason = f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB"
             if self.reason is not None:
                 _kill_group(self._child)
                 return
+
+
+def _used_memory(pid: int) -> int:
+    """Bytes that a process uses, on Linux without mapped files such as a dataset; 0 if it has ended."""
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.Error:
+        return 0
+    return int(memory.rss - getattr(memory, "shared", 0))
 
 
 # Each thread that runs jobs is a slot. Linux's parent-death signal fires when the *thread* that started a child
