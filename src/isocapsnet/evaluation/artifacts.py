@@ -4,7 +4,8 @@ import json
 import pkgutil
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,21 +43,33 @@ def write_artifacts(
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
     if explain is None and history is None and templates is None and not messages and save_model is None:
         return
+    with replacing_folder(folder) as partial:
+        if explain is not None and held_out is not None:
+            messages += _explain(explain, estimator, held_out, partial)
+        if history is not None:
+            (partial / _HISTORY).write_bytes(json.dumps([_scalars(epoch) for epoch in history]).encode())
+        if templates is not None:
+            np.savez(partial / _TEMPLATES, templates=np.asarray(templates))
+        if messages:
+            (partial / _WARNINGS).write_bytes(json.dumps(messages).encode())
+        if save_model is not None:
+            pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a partial folder that replaces ``folder`` in one step when the block ends without an error.
+
+    An empty folder is not kept. The partial folder is in ``partial/`` of the results folder.
+    """
     partial = folder.parents[1] / "partial" / uuid4().hex
     try:
         with naming(folder):
             partial.mkdir(parents=True)
-            if explain is not None and held_out is not None:
-                messages += _explain(explain, estimator, held_out, partial)
-            if history is not None:
-                (partial / _HISTORY).write_bytes(json.dumps([_scalars(epoch) for epoch in history]).encode())
-            if templates is not None:
-                np.savez(partial / _TEMPLATES, templates=np.asarray(templates))
-            if messages:
-                (partial / _WARNINGS).write_bytes(json.dumps(messages).encode())
-            if save_model is not None:
-                pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
-            _move(partial, folder)
+            yield partial
+            shutil.rmtree(folder, ignore_errors=True)
+            if any(partial.iterdir()):
+                _move(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -73,10 +86,6 @@ def _explain(explain: str, estimator: Any, held_out: tuple[NDArray[Any], NDArray
 
 
 def _move(partial: Path, folder: Path) -> None:
-    """Move a complete folder to its final path, unless it is empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not any(partial.iterdir()):
-        return
     folder.parent.mkdir(exist_ok=True)
     try:
         partial.replace(folder)

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from isocapsnet._files import DamagedError, naming
-from isocapsnet.evaluation.artifacts import check_artifacts
+from isocapsnet._files import DamagedError
+from isocapsnet.evaluation.artifacts import check_artifacts, replacing_folder
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.records import find_disagreement
 from isocapsnet.evaluation.results import group_records
@@ -81,14 +80,7 @@ def _copy_artifacts(job: Job, folder: Path, out: Path) -> list[str]:
         check_artifacts(source)
     except DamagedError as error:
         return [f"{source} {error}. It is not copied."]
-    partial = out / "partial" / uuid4().hex
-    try:
-        with naming(target):
-            partial.mkdir(parents=True)
-            for path in source.iterdir():
-                shutil.copyfile(path, partial / path.name, follow_symlinks=False)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial.replace(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with replacing_folder(target) as partial:
+        for path in source.iterdir():
+            shutil.copyfile(path, partial / path.name, follow_symlinks=False)
     return []
