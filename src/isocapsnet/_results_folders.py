@@ -6,12 +6,51 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isocapsnet._data_copies import DataCopies, publish
+from isocapsnet._planning import publish
 from isocapsnet._results import Results, describe_call
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.collection import Collection, collect, merge
+from isocapsnet.evaluation.failures import printable
 from isocapsnet.evaluation.output import read_context, write_results
+from isocapsnet.evaluation.records import check_truth
 from isocapsnet.evaluation.results import tabulate
+from isocapsnet.evaluation.samples import Samples
+
+
+class DataCopies:
+    """The intact copies of data in results folders, by the digest that records name.
+
+    Attributes
+    ----------
+    problems : list of str
+        A sentence for each copy that cannot be used.
+    """
+
+    def __init__(self, *folders: Path) -> None:
+        self.problems: list[str] = []
+        self._paths = sorted(path for folder in folders for path in folder.glob("data/*.npz"))
+        self._by_digest: dict[str, Samples] = {}
+
+    def find(self, digest: str) -> Samples | None:
+        """The data with this digest, grouped as the digest says; None if there is no copy. A copy is read once."""
+        while digest not in self._by_digest and self._paths:
+            path = self._paths.pop(0)
+            try:
+                data = BrainGraphs.load(path)
+                groups = [None, *([] if data.covariates is None else data.covariates.columns)]
+                views = [Samples(data, group) for group in groups]
+            except Exception as error:  # a damaged archive can fail in any way
+                self.problems.append(printable(f"The copy of the data in {path.name} cannot be used: {error}"))
+            else:
+                self._by_digest = {view.digest: view for view in views} | self._by_digest
+        return self._by_digest.get(digest)
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Refuse a record (DamagedError) whose labels differ from those of the data, if there is a copy."""
+        samples = self.find(record["job"]["dataset"])
+        if samples is not None:
+            check_truth(record, samples)
 
 
 def open_results(folder: str | Path) -> Results:

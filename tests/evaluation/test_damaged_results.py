@@ -16,8 +16,8 @@ from benchmark_toys import Logistic, Prior, make_samples, toy_method, toy_record
 from click.testing import CliRunner, Result
 from damage import FEW, KINDS
 
-from isocapsnet._data_copies import DataCopies
 from isocapsnet._reporting import read_content
+from isocapsnet._results_folders import DataCopies
 from isocapsnet.cli import main
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
