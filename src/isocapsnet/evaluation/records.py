@@ -64,7 +64,9 @@ def check_record(content: Any) -> Record:
     _require(_are(record["labels"], int), "has labels that are not integers")
     _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels that are not classes")
     _check_probabilities(record["probabilities"], n_test, n_classes)
-    _check_settings(record["settings"], job)
+    for name, value in record["settings"].items():
+        is_offered = name in job.space and value in job.space[name]
+        _require(is_offered, f"chose a setting {cut(name, 40)} that was not offered")
     _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
     times = list(record["seconds"].values())
     _require(_are(times, int | float) and 0 <= min(times) <= max(times) < _LONGEST_SECONDS, "has impossible times")
@@ -178,13 +180,6 @@ def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> No
         _require(isinstance(row, list) and len(row) == n_classes, f"has a row that is not of {n_classes} probabilities")
         _require(_are(row, int | float) and min(row) >= 0 and max(row) <= 2, "has values that are not probabilities")
         _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
-
-
-def _check_settings(settings: Record, job: Job) -> None:
-    for name, value in settings.items():
-        _require(
-            name in job.space and value in job.space[name], f"chose a setting {cut(name, 40)} that was not offered"
-        )
 
 
 def _are(values: Iterable[Any], kind: Any) -> bool:

@@ -140,18 +140,13 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Records or errors that can stand in one table, grouped by :func:`group_of`."""
+    """Records or errors by their data, splits and preparation as JSON, of which a table has one each."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
-        groups.setdefault(group_of(item), []).append(item)
+        job = item["job"]
+        protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
+        groups.setdefault(canonical_json([job["dataset"], protocol, job["preparation"]]), []).append(item)
     return groups
-
-
-def group_of(item: Mapping[str, Any]) -> str:
-    """The data, splits and preparation of a record or error as JSON; a table has one of each."""
-    job = item["job"]
-    protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
-    return canonical_json([job["dataset"], protocol, job["preparation"]])
 
 
 def _summarise_method(method: Evidence, ratio: float) -> MethodResult:

@@ -1,9 +1,10 @@
 """Which sites a leave-site-out evaluation is about, in numbers and in a sentence."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from isocapsnet._safe_text import list_some
 from isocapsnet.evaluation.protocol import MIN_PER_CLASS
 
 _LISTED = 5
@@ -48,24 +49,13 @@ class Sites:
         """How many sites are tested, how small ones are treated, and how folds are weighted."""
         words = f"Scores are {self.share}"
         if self.pooled:
-            words += f"; {len(self.pooled)} small ones ({_names(self.pooled)}) are tested together as one fold"
+            names = list_some(self.pooled, _LISTED)
+            words += f"; {len(self.pooled)} small ones ({names}) are tested together as one fold"
         if self.too_small:
-            words += (
-                f"; {len(self.too_small)} ({_names(self.too_small)}) have fewer than {MIN_PER_CLASS} subjects of two "
-                "classes and only train"
-            )
+            words += f"; {len(self.too_small)} ({list_some(self.too_small, _LISTED)})"
+            words += f" have fewer than {MIN_PER_CLASS} subjects of two classes and only train"
         return f"{words}. Each fold is weighted by its number of subjects."
 
     def to_json(self) -> dict[str, Any]:
         """The same for ``results.json``."""
-        return {
-            "alone": list(self.alone),
-            "pooled": list(self.pooled),
-            "too_small": list(self.too_small),
-            "sentence": self.sentence,
-        }
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+        return asdict(self) | {"sentence": self.sentence}
