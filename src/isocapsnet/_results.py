@@ -3,7 +3,7 @@
 import html
 import reprlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -105,7 +105,21 @@ class Results:
         Columns: ``method``, ``repeat``, ``fold``, ``subject``, ``label``, ``prediction`` and ``p_<class>``, the
         probability of each class.
         """
-        frames = list(self._prediction_frames())
+        frames = []
+        for row in self.summary.rows:
+            for (repeat, fold), key in row.keys.items():
+                record = self.records[key]
+                names = [str(name) for name in record["classes"]]
+                probabilities = pd.DataFrame(record["probabilities"], columns=[f"p_{name}" for name in names])
+                first = {
+                    "method": row.method,
+                    "repeat": repeat,
+                    "fold": fold,
+                    "subject": [self._subject(index) for index in record["test"]],
+                    "label": [names[label] for label in record["labels"]],
+                    "prediction": [names[index] for index in probabilities.to_numpy().argmax(axis=1)],
+                }
+                frames.append(pd.concat([pd.DataFrame(first), probabilities], axis=1))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     @cached_property
@@ -122,22 +136,6 @@ class Results:
                     raise InputError(f"The record {key} ({row.method}) is missing or damaged; run the benchmark again.")
                 records[key] = record
         return records
-
-    def _prediction_frames(self) -> Iterator[pd.DataFrame]:
-        for row in self.summary.rows:
-            for (repeat, fold), key in row.keys.items():
-                record = self.records[key]
-                names = [str(name) for name in record["classes"]]
-                frame = pd.DataFrame(record["probabilities"], columns=[f"p_{name}" for name in names])
-                first = {
-                    "method": row.method,
-                    "repeat": repeat,
-                    "fold": fold,
-                    "subject": [self._subject(index) for index in record["test"]],
-                    "label": [names[label] for label in record["labels"]],
-                    "prediction": [names[index] for index in frame.to_numpy().argmax(axis=1)],
-                }
-                yield pd.concat([pd.DataFrame(first), frame], axis=1)
 
     @cached_property
     def sweep(self) -> pd.DataFrame | None:

@@ -11,7 +11,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,14 +56,11 @@ class Worker:
         answer = self._read_answer(child)
         if answer is None or "started" not in answer:
             return answer or self._report_death("while loading the data and the method")
-        watch = _Watch(child, limits)
-        try:
+        with _watching(child, limits) as broken:
             answer = self._read_answer(child)
-        finally:
-            watch.end()
         if answer is None:
-            return self._report_death("while running the job", watch.reason)
-        if watch.reason is not None:  # the answer came while the child was being killed
+            return self._report_death("while running the job", *broken)
+        if broken:  # the answer came while the child was being killed
             self.close()
         return answer
 
@@ -151,31 +149,31 @@ class Worker:
         return {"error": {"reason": reason, "traceback": tail}}
 
 
-class _Watch:
-    """Kills a child that breaks a limit, from a thread of its own, and gives the reason."""
+@contextmanager
+def _watching(child: "subprocess.Popen[str]", limits: Limits) -> Iterator[list[str]]:
+    """Kill a child that breaks a limit, from a thread of its own; yield the list to which the reason is added."""
+    broken: list[str] = []
+    over = threading.Event()
 
-    def __init__(self, child: "subprocess.Popen[str]", limits: Limits) -> None:
-        self.reason: str | None = None
-        self._child, self._limits, self._over = child, limits, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        if limits.seconds is not None or limits.memory is not None:
-            self._thread.start()
-
-    def end(self) -> None:
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _look(self) -> None:
-        started, limits = time.monotonic(), self._limits
-        while not self._over.wait(_WATCH_SECONDS):
+    def look() -> None:
+        started = time.monotonic()
+        while not broken and not over.wait(_WATCH_SECONDS):
             if limits.seconds is not None and time.monotonic() - started > limits.seconds:
-                self.reason = f"Timeout: over {limits.seconds:g} s"
-            elif limits.memory is not None and (used := _used_memory(self._child.pid)) > limits.memory:
-                self.reason = f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB"
-            if self.reason is not None:
-                _kill_group(self._child)
-                return
+                broken.append(f"Timeout: over {limits.seconds:g} s")
+            elif limits.memory is not None and (used := _used_memory(child.pid)) > limits.memory:
+                broken.append(f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB")
+        if broken:
+            _kill_group(child)
+
+    thread = threading.Thread(target=look, daemon=True)
+    if limits != Limits():
+        thread.start()
+    try:
+        yield broken
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
 
 
 def _used_memory(pid: int) -> int:
