@@ -81,26 +81,17 @@ _LOADED: dict[tuple[Any, ...], Samples] = {}
 
 @dataclass(frozen=True)
 class DataSource:
-    """How every worker process reads the dataset; all of it is JSON.
+    """How every worker process reads the dataset; all of it is JSON."""
 
-    Parameters
-    ----------
-    loader : str
-        The import path of a function, ``"package.module:function"``. ``loader(**arguments)`` returns the dataset.
-    digest : str
-        The digest of the :class:`Samples` that jobs are planned for; others are refused.
-    arguments : mapping
-        JSON values. On a cluster, a path among them must be reachable from each machine.
-    file : str or None
-        The file that the loader reads. If it changes, it is read and checked again.
-    group, use_series
-        See :class:`Samples`.
-    """
-
+    #: The import path of a function, ``"package.module:function"``. ``loader(**arguments)`` returns the dataset.
     loader: str
+    #: The digest of the :class:`Samples` that jobs are planned for; others are refused.
     digest: str
+    #: JSON values. On a cluster, a path among them must be reachable from each machine.
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    #: The file that the loader reads. If it changes, it is read and checked again.
     file: str | None = None
+    #: See :class:`Samples`.
     group: str | None = None
     use_series: bool = False
 
