@@ -1,21 +1,28 @@
 """Results read from folders: :func:`open_results` and :func:`compare`."""
 
 import json
+import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isocapsnet._files import DamagedError
 from isocapsnet._planning import publish
 from isocapsnet._results import Results, describe_call
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.evaluation.collection import Collection, collect, merge
+from isocapsnet.evaluation.artifacts import check_artifacts, replacing_folder
 from isocapsnet.evaluation.failures import printable
+from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.output import read_context, write_results
-from isocapsnet.evaluation.records import check_truth
-from isocapsnet.evaluation.results import tabulate
+from isocapsnet.evaluation.records import check_truth, find_disagreement
+from isocapsnet.evaluation.results import group_records, tabulate
 from isocapsnet.evaluation.samples import Samples
+from isocapsnet.evaluation.store import Check, Store
+
+_LISTED = 5
 
 
 class DataCopies:
@@ -51,6 +58,39 @@ class DataCopies:
         samples = self.find(record["job"]["dataset"])
         if samples is not None:
             check_truth(record, samples)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Records and errors by table, and sentences about what was skipped."""
+
+    records: dict[str, list[Mapping[str, Any]]]
+    errors: dict[str, list[Mapping[str, Any]]]
+    notes: list[str]
+
+    @property
+    def groups(self) -> list[str]:
+        """The tables, those with records first."""
+        return list(dict.fromkeys([*self.records, *self.errors]))
+
+
+def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
+    """The usable records and errors of folders; records must pass ``check``. Nothing is written."""
+    records: dict[str, Mapping[str, Any]] = {}
+    errors: dict[str, Mapping[str, Any]] = {}
+    notes: list[str] = []
+    for store in map(Store, folders):
+        records |= {record["key"]: record for record in store.records(check)}
+        errors |= {error["key"]: error for error in store.errors()}
+        notes += [f"{sentence} It is skipped." for sentence in store.describe_rejected()]
+    groups = group_records(records.values())
+    reasons = {key: reason for items in groups.values() for key, reason in find_disagreement(items).items()}
+    notes += [f"The record {key} {reason}. It is skipped." for key, reason in list(reasons.items())[:_LISTED]]
+    if len(reasons) > _LISTED:
+        notes.append(f"{len(reasons) - _LISTED} more records disagree with others and are skipped.")
+    kept = {name: [item for item in items if item["key"] not in reasons] for name, items in groups.items()}
+    failed = group_records(error for key, error in errors.items() if key not in records)
+    return Collection({name: items for name, items in kept.items() if items}, failed, notes)
 
 
 def open_results(folder: str | Path) -> Results:
@@ -177,3 +217,36 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
         write_results(Path(out), merged.summary, merged.context)
         merged.folders = (Path(out),)
     return results
+
+
+def merge(collection: Collection, folders: Sequence[Path], out: Path) -> list[str]:
+    """Copy a collection and the artifacts of its records into the folder ``out``; sentences about what is left out.
+
+    Usable files in ``out`` stay; others are set aside. Links are not followed.
+    """
+    target = Store(out)
+    records = [(Job(**record["job"]), record) for items in collection.records.values() for record in items]
+    errors = [(Job(**error["job"]), error) for items in collection.errors.values() for error in items]
+    missing = [(job, record) for job, record in records if target.load(job) is None]
+    failed = [(job, e) for job, e in errors if target.load(job) is None and target.load_error(job) is None]
+    target.set_aside_rejected()
+    for job, record in missing:
+        target.save(job, record)
+    for job, error in failed:
+        target.save_error(job, error)
+    return [note for job, _ in records for folder in folders for note in _copy_artifacts(job, folder, out)]
+
+
+def _copy_artifacts(job: Job, folder: Path, out: Path) -> list[str]:
+    """Copy the artifacts of a job unless they exist; a sentence if they cannot be used."""
+    source, target = Store(folder).artifacts(job), Store(out).artifacts(job)
+    if target.exists() or not (source.exists() or source.is_symlink()):
+        return []
+    try:
+        check_artifacts(source)
+    except DamagedError as error:
+        return [f"{source} {error}. It is not copied."]
+    with replacing_folder(target) as partial:
+        for path in source.iterdir():
+            shutil.copyfile(path, partial / path.name, follow_symlinks=False)
+    return []

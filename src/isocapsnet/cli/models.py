@@ -24,11 +24,6 @@ def _out(description: str) -> Callable[..., Any]:
     return click.option("--out", type=_FILE, required=True, callback=_in_a_folder, help=description)
 
 
-def _write(table: Any, out: Path, what: str) -> None:
-    spreadsheet_safe(table).to_csv(out, index=False)
-    click.echo(printable(f"{what}: {out}"))
-
-
 @click.command()
 @click.argument("data")
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
@@ -66,7 +61,8 @@ def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
     import isocapsnet
 
     table = isocapsnet.predict(model, data, **reading)
-    _write(table, out, f"{len(table)} predictions")
+    spreadsheet_safe(table).to_csv(out, index=False)
+    click.echo(printable(f"{len(table)} predictions: {out}"))
 
 
 @click.command()
@@ -84,4 +80,5 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
     import isocapsnet
 
     table = isocapsnet.transform(model, data, **reading)
-    _write(table, out, f"{table.shape[1] - 1} features of {len(table)} graphs")
+    spreadsheet_safe(table).to_csv(out, index=False)
+    click.echo(printable(f"{table.shape[1] - 1} features of {len(table)} graphs: {out}"))

@@ -97,15 +97,9 @@ def _move(partial: Path, folder: Path) -> None:
 
 def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """The numbers of one epoch without lists per batch; NaN and infinity become null."""
-    plain: dict[str, Any] = {}
-    for name, value in dict(epoch).items():
-        if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, bool | int | str) or value is None:
-            plain[name] = value
-        elif isinstance(value, float):
-            plain[name] = value if np.isfinite(value) else None
-    return plain
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in dict(epoch).items()}
+    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str | None)}
+    return {name: None if value in (np.inf, -np.inf) or value != value else value for name, value in plain.items()}
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.protocol import Folds
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -50,7 +51,7 @@ def list_candidates(
 
 def tune(
     candidates: Sequence[Mapping[str, Any]],
-    folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    folds: Folds,
     fit: Fit,
     preparation: Preparation,
     train: NDArray[np.int64],

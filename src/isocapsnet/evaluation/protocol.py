@@ -18,6 +18,8 @@ from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.naming import seed_from
 from isocapsnet.evaluation.samples import Samples
 
+#: Pairs (training, test) of positions in an array of labels.
+Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 #: A site is a test fold if two classes have at least this many subjects there.
 MIN_PER_CLASS = 2
 
@@ -93,10 +95,8 @@ def _splits(name: str, n_folds: int, samples: Samples, repeat: int) -> list[Spli
     return PROTOCOLS[name].split(samples, n_folds, seed)
 
 
-def stratified_folds(
-    labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """``n_folds`` pairs (training, test) of positions in ``labels``, stratified, one subject never on both sides."""
+def stratified_folds(labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int) -> Folds:
+    """``n_folds`` folds, stratified, one subject never on both sides."""
     smallest, count = _smallest_class(labels, groups)
     if count < n_folds:
         who = "graphs" if groups is None else "subjects"
@@ -113,9 +113,7 @@ def stratified_folds(
     return parts
 
 
-def inner_folds(
-    labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def inner_folds(labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int) -> Folds:
     """As many stratified folds as classes and subjects allow, up to ``n_folds``; none below two."""
     for fewer in range(min(n_folds, _smallest_class(labels, groups)[1]), 1, -1):
         with suppress(InputError):

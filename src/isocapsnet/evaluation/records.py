@@ -159,11 +159,10 @@ def _read_job(content: Record) -> Job:
 
 def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
     """``content`` if it has the fields and types of the schema, with numbers and texts of a plausible size."""
-    missing = [name for name in schema if name not in content]
-    unexpected = [name for name in content if name not in schema]
-    _require(not missing, f"{prefix} lacks {missing[0] if missing else ''}".strip())
-    _require(not unexpected, f"{prefix} has the unexpected field {cut(repr(unexpected[:1]), 60)}".strip())
+    for name in content:
+        _require(name in schema, f"{prefix} has the unexpected field {cut(repr(name), 60)}".strip())
     for name, kind in schema.items():
+        _require(name in content, f"{prefix} lacks {name}".strip())
         value = content[name]
         fits = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
         if isinstance(value, int):

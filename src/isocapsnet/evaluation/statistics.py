@@ -83,7 +83,7 @@ def corrected_interval(
     if not len(values):
         return Interval(*[float("nan")] * 3)
     mean, error = _mean_and_error(values, shares, test_over_train, least_variance)
-    half = float(stats.t.isf(LEVEL / 2, max(len(values) - 1, 1)) * error)
+    half = float(stats.t.ppf(1 - LEVEL / 2, max(len(values) - 1, 1)) * error)
     return Interval(mean, float(np.maximum(mean - half, bounds[0])), float(np.minimum(mean + half, bounds[1])))
 
 

@@ -52,7 +52,6 @@ class Store:
         self.folder = Path(folder)
         self.rejected: dict[Path, dict[str, str]] = {}
         self._single: dict[str, dict[str, Job]] = {}
-        self._whole: set[str] = set()
         self._read_batch = lru_cache(maxsize=8)(self._read)
 
     def load(self, job: Job, expected: Mapping[str, Any] | None = None) -> Record | None:
@@ -107,14 +106,12 @@ class Store:
         return self.folder / "artifacts" / job.key
 
     def has_whole_artifacts(self, job: Job) -> bool:
-        """Whether the artifacts of a job can be read; checked once."""
-        if job.key not in self._whole:
-            try:
-                check_artifacts(self.artifacts(job))
-            except DamagedError as error:
-                self._reject(self.artifacts(job), str(error))
-                return False
-            self._whole.add(job.key)
+        """Whether the artifacts of a job can be read."""
+        try:
+            check_artifacts(self.artifacts(job))
+        except DamagedError as error:
+            self._reject(self.artifacts(job), str(error))
+            return False
         return True
 
     def records(self, check: Check | None = None) -> Iterator[Record]:
