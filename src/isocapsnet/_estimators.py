@@ -17,6 +17,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from types import FunctionType, MethodType
 from typing import Any
@@ -125,22 +126,15 @@ def _member(item: Any) -> Any:
 
 def _pickle(estimator: Any) -> str:
     """The pickle as text. Classes that a worker could not import are pickled with their code."""
-    module = sys.modules.get(type(estimator).__module__)
-    by_value = module is not None and module.__name__ != "__main__" and not _can_be_imported(module.__name__)
-    if by_value:
-        cloudpickle.register_pickle_by_value(module)
-    try:
+    module = type(estimator).__module__
+    can_be_imported = False
+    with suppress(ImportError, ValueError):  # __main__ has no specification; cloudpickle takes its code by itself
+        can_be_imported = module == "__main__" or find_spec(module) is not None
+    with ExitStack() as stack:
+        if not can_be_imported and module in sys.modules:
+            cloudpickle.register_pickle_by_value(sys.modules[module])
+            stack.callback(cloudpickle.unregister_pickle_by_value, sys.modules[module])
         return base64.b64encode(cloudpickle.dumps(estimator)).decode()
-    finally:
-        if by_value:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _can_be_imported(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _is_json(value: Any) -> bool:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from isocapsnet._files import DamagedError
@@ -78,7 +79,7 @@ class Results:
     @property
     def best_first(self) -> list[MethodResult]:
         """The rows of the summary by ROC AUC, undefined ones last."""
-        return sorted(self.summary.rows, key=_area, reverse=True)
+        return sorted(self.summary.rows, key=lambda row: -np.nan_to_num(row.metrics["roc_auc"].mean, nan=-1.0))
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -147,9 +148,7 @@ class Results:
         return pd.DataFrame(
             {
                 sweep["parameter"]: value,
-                "accuracy": rows[label].metrics["accuracy"].mean,
-                "weighted_f1": rows[label].metrics["weighted_f1"].mean,
-                "roc_auc": rows[label].metrics["roc_auc"].mean,
+                **{name: rows[label].metrics[name].mean for name in ("accuracy", "weighted_f1", "roc_auc")},
                 "seconds": rows[label].seconds,
                 "template": self._first_template(rows[label]),
                 "verdict": rows[label].verdict,
@@ -240,11 +239,6 @@ class Plots:
         if name not in FIGURES:
             raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(FIGURES))}.")
         return lambda **options: FIGURES[name](make_content(self._results), **options)
-
-
-def _area(row: MethodResult) -> float:
-    mean = row.metrics["roc_auc"].mean
-    return mean if mean == mean else -1.0
 
 
 def describe_call(function: str, *arguments: Any) -> str:

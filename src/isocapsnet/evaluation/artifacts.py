@@ -69,7 +69,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
             yield partial
             shutil.rmtree(folder, ignore_errors=True)
             if any(partial.iterdir()):
-                _move(partial, folder)
+                folder.parent.mkdir(exist_ok=True)
+                try:
+                    partial.replace(folder)
+                except OSError:
+                    if not folder.is_dir():  # else another run of the same job has written equal artifacts
+                        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -83,16 +88,6 @@ def _explain(explain: str, estimator: Any, held_out: tuple[NDArray[Any], NDArray
             raise
         return [f"There is no explanation of this fit ({describe_failure(error)['reason']})"]
     return []
-
-
-def _move(partial: Path, folder: Path) -> None:
-    folder.parent.mkdir(exist_ok=True)
-    try:
-        partial.replace(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-        # Another run of the same job has written equal artifacts.
 
 
 def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:

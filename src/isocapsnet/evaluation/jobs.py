@@ -134,7 +134,7 @@ def run_job(task: Task) -> dict[str, Any]:
             groups = None if samples.groups is None else samples.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
             # Calibration does not change ranks, so the fits of a search leave it out.
-            inner = {"calibrate": False} if "calibrate" in defaults else {}
+            inner: dict[str, Any] = {"calibrate": False} if "calibrate" in defaults else {}
             settings = tune(candidates, folds, partial(fit, **inner), preparation, train, labels) if folds else {}
         clock.append(time.perf_counter())
         estimator = fit(settings, preparation.fit(train, labels), labels)

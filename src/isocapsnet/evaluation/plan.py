@@ -68,8 +68,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_number("repeats", self.repeats, low=1, integer=True)
-        check_number("permutations", self.permutations, low=0, integer=True)
-        check_number("audits", self.audits, low=0, integer=True)
+        for name in ("permutations", "audits"):
+            check_number(name, getattr(self, name), low=0, integer=True)
         labels = [method.label for method in self.methods]
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)

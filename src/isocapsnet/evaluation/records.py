@@ -56,10 +56,10 @@ def check_record(content: Any) -> Record:
     n_classes, n_test = len(record["classes"]), len(record["test"])
     _require(n_classes > 1, f"names {n_classes} classes")
     named = all(isinstance(name, str | int | float) for name in record["classes"])
-    _require(named and _differ(record["classes"]), "has classes without unique names")
+    _require(named and len(set(record["classes"])) == n_classes, "has classes without unique names")
     _require(record["n_train"] > 0, "has no training graphs")
     _require(n_test > 0 and _are(record["test"], int) and min(record["test"]) >= 0, "has no test indices")
-    _require(_differ(record["test"]), "names a test graph twice")
+    _require(len(set(record["test"])) == n_test, "names a test graph twice")
     _require(len(record["labels"]) == n_test, f"has {len(record['labels'])} labels of {n_test} test graphs")
     _require(_are(record["labels"], int), "has labels that are not integers")
     _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels that are not classes")
@@ -183,10 +183,6 @@ def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> No
 
 def _are(values: Iterable[Any], kind: Any) -> bool:
     return all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
-
-
-def _differ(values: Sequence[Any]) -> bool:
-    return len(set(values)) == len(values)
 
 
 def _is_shallow(value: Any, levels: int) -> bool:

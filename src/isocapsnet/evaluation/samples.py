@@ -29,35 +29,26 @@ class Samples:
         and test. By default each graph is of a person of its own.
     use_series : bool
         Use the time series of a dataset that has graphs as well.
-
-    Attributes
-    ----------
-    X : ndarray
-        Graphs ``(n_graphs, n_nodes, n_nodes)``, or an object array ``(n_graphs,)`` of time series
-        ``(n_times, n_nodes)``, which a first preparation step turns into graphs (``is_time_series``).
-    labels : ndarray of int (n_graphs,)
-        Indices into the dataset's label names; -1 for an unlabelled graph.
-    labelled, unlabelled : ndarray of int
-        Indices of the graphs with and without a label.
-    classes, class_names : ndarray of int, list of str
-        The labels that occur, sorted, and their names.
-    subjects : ndarray (n_graphs,)
-        The person of each graph.
-    digest : str
-        Of the data and of the grouping, which changes the splits.
-    sites, covariates, folds
-        Those of the dataset.
     """
 
     def __init__(self, data: "BrainGraphs", group: str | None = None, use_series: bool = False) -> None:
         self.data, self.group, self.use_series = data, group, use_series
         source = data.replace(adjacency=None) if use_series and not data.is_time_series else data
+        #: Graphs ``(n_graphs, n_nodes, n_nodes)``, or an object array ``(n_graphs,)`` of time series
+        #: ``(n_times, n_nodes)``, which a first preparation step turns into graphs.
         self.X, self.is_time_series = source.X, source.is_time_series
-        self.labels, self.sites, self.covariates, self.folds = data.labels, data.sites, data.covariates, data.folds
+        #: ``labels`` (n_graphs,) are indices into the dataset's label names, -1 for an unlabelled graph.
+        self.labels, self.sites, self.folds = data.labels, data.sites, data.folds
+        #: DataFrame of one row per graph, or None.
+        self.covariates: Any = data.covariates
+        #: Indices of the graphs with and without a label.
         self.labelled, self.unlabelled = np.flatnonzero(self.labels >= 0), np.flatnonzero(self.labels < 0)
+        #: The labels that occur, sorted, and their names.
         self.classes: NDArray[np.int64] = np.unique(self.labels[self.labelled])
         self.class_names = [data.label_names[code] for code in self.classes]
+        #: The person of each graph ``(n_graphs,)``.
         self.subjects: NDArray[Any] = data.subjects
+        #: Of the data and of the grouping, which changes the splits.
         self.digest = data.digest()
         if group is not None:
             if self.covariates is None or group not in self.covariates:

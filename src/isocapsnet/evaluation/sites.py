@@ -21,28 +21,18 @@ class Sites:
     @classmethod
     def of(cls, folds: Iterable[Mapping[str, Any]]) -> Self | None:
         """The sites that records name (``tested`` and ``too_small`` of their fold); None without any."""
-        alone: set[str] = set()
-        pooled: set[str] = set()
-        too_small: set[str] = set()
+        sites: dict[str, set[str]] = {"alone": set(), "pooled": set(), "too_small": set()}
         for fold in folds:
-            (alone if len(fold["tested"]) == 1 else pooled).update(fold["tested"])
-            too_small.update(fold["too_small"])
-        if not alone and not pooled:
-            return None
-        return cls(sorted(alone), sorted(pooled), sorted(too_small))
-
-    @property
-    def n_tested(self) -> int:
-        return len(self.alone) + len(self.pooled)
-
-    @property
-    def n_sites(self) -> int:
-        return self.n_tested + len(self.too_small)
+            sites["alone" if len(fold["tested"]) == 1 else "pooled"].update(fold["tested"])
+            sites["too_small"].update(fold["too_small"])
+        is_tested = sites["alone"] or sites["pooled"]
+        return cls(**{name: sorted(members) for name, members in sites.items()}) if is_tested else None
 
     @property
     def share(self) -> str:
         """``over 9 of 11 sites``."""
-        return f"over {self.n_tested} of {self.n_sites} sites"
+        n_tested = len(self.alone) + len(self.pooled)
+        return f"over {n_tested} of {n_tested + len(self.too_small)} sites"
 
     @property
     def sentence(self) -> str:

@@ -17,20 +17,11 @@ from isocapsnet.evaluation.store import Store
 
 
 class Execution:
-    """A plan and the records of it in a results folder. Each record is read once.
-
-    Attributes
-    ----------
-    tasks : list of Task
-        All tasks of the plan.
-    waiting : list of Task
-        The tasks that :meth:`run` runs.
-    n_failed : int
-        Tasks that failed in an earlier run.
-    """
+    """A plan and the records of it in a results folder. Each record is read once."""
 
     def __init__(self, plan: Plan, folder: Path, *, retry_failed: bool = True) -> None:
         self.store = Store(folder)
+        #: All tasks of the plan.
         self.tasks = plan.tasks(folder)
         self._summaries: dict[str, Summary] = {}
         for task in self.tasks:
@@ -39,7 +30,9 @@ class Execution:
         remaining = [task for task in self.tasks if task.job.key not in self._summaries]
         errors = {task.job.key: self.store.load_error(task.job) for task in remaining}
         self._errors: dict[str, Record] = {key: error for key, error in errors.items() if error is not None}
+        #: The tasks that :meth:`run` runs.
         self.waiting = [task for task in remaining if retry_failed or task.job.key not in self._errors]
+        #: Tasks that were finished, and that failed, in an earlier run.
         self.n_done, self.n_failed = len(self._summaries), len(self._errors)
 
     def estimate_seconds(self) -> tuple[float, int]:
