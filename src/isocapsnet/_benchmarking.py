@@ -23,16 +23,13 @@ from isocapsnet.evaluation.output import write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.statistics import CHANCE
 
-DEFAULT_METHODS = ("isocapsnet", "linear", "constant")
-DEFAULT_OUT = "isocapsnet-results"
-
 
 def benchmark(
     data: Any = None,
-    methods: str | Sequence[Method] = DEFAULT_METHODS,
+    methods: str | Sequence[Method] = ("isocapsnet", "linear", "constant"),
     *,
     protocol: str = "nested",
-    out: str | Path = DEFAULT_OUT,
+    out: str | Path = "isocapsnet-results",
     repeats: int | None = None,
     folds: int | None = None,
     candidates: int | None = None,

@@ -131,9 +131,7 @@ def make_plan(
     )
     samples = Samples(data, options.group, use_series)
     protocol = Protocol(
-        options.protocol,
-        options.folds or Protocol.n_folds,
-        n_candidates=options.candidates or Protocol.n_candidates,
+        options.protocol, options.folds or Protocol.n_folds, n_candidates=options.candidates or Protocol.n_candidates
     )
     _check_data(samples, protocol, options)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats

@@ -107,6 +107,7 @@ class Results:
         probability of each class.
         """
         frames = []
+        subjects = None if self.data is None else self.data.subjects.tolist()
         for row in self.summary.rows:
             for (repeat, fold), key in row.keys.items():
                 record = self.records[key]
@@ -116,7 +117,7 @@ class Results:
                     "method": row.method,
                     "repeat": repeat,
                     "fold": fold,
-                    "subject": [self._subject(index) for index in record["test"]],
+                    "subject": [f"subject {i + 1}" if subjects is None else subjects[i] for i in record["test"]],
                     "label": [names[label] for label in record["labels"]],
                     "prediction": [names[index] for index in probabilities.to_numpy().argmax(axis=1)],
                 }
@@ -167,9 +168,6 @@ class Results:
             warnings.warn(f"{folder}: templates.npz {error}; the table shows no template for it.", stacklevel=2)
             return None
         return None if templates is None else templates[0].astype(float).round(4).tolist()
-
-    def _subject(self, index: int) -> str:
-        return f"subject {index + 1}" if self.data is None else str(self.data.subjects[index])
 
     def _repr_html_(self) -> str:
         """For notebooks: verdicts in sentences, then each method's ROC AUC and accuracy with their intervals."""

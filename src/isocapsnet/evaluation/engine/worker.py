@@ -88,7 +88,6 @@ class Worker:
 
     def _send(self, line: str) -> "subprocess.Popen[str] | None":
         """Hand a line to the child, to a new one where there is none or it died idle; None when retired."""
-        child = None
         for _ in range(2):
             child = self._living_child()
             if child is None:
