@@ -128,7 +128,7 @@ def _pickle(estimator: Any) -> str:
     """The pickle as text. Classes that a worker could not import are pickled with their code."""
     module = type(estimator).__module__
     can_be_imported = False
-    with suppress(ImportError, ValueError):  # __main__ has no specification; cloudpickle takes its code by itself
+    with suppress(ImportError, ValueError):  # cloudpickle takes the code of __main__ by itself
         can_be_imported = module == "__main__" or find_spec(module) is not None
     with ExitStack() as stack:
         if not can_be_imported and module in sys.modules:
