@@ -96,8 +96,8 @@ def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
 def open_results(folder: str | Path) -> Results:
     """Read the results that :func:`isocapsnet.benchmark` or ``isocapsnet benchmark`` left in a folder.
 
-    Nothing is written. What is missing or damaged is listed in ``notes`` of the results. If the folder holds several
-    datasets or protocols, the one that ``results.json`` is about is read, or else the one with the most records.
+    Nothing is written. If the folder holds several datasets or protocols, the one that ``results.json`` is about is
+    read, or else the one with the most records.
 
     Parameters
     ----------
@@ -106,6 +106,7 @@ def open_results(folder: str | Path) -> Results:
     Returns
     -------
     results : Results
+        What is missing or damaged in the folder is listed in ``results.notes``.
 
     Examples
     --------
