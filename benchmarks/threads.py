@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from isocapsnet.evaluation.engine.threads import ONE_THREAD
+from isocapsnet.evaluation.engine.worker import ONE_THREAD
 
 BAR = 1.1
 _USES = ("fit", "predict", "explain")

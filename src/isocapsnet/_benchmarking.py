@@ -17,22 +17,19 @@ from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
-from isocapsnet.evaluation.engine.limits import Limits
 from isocapsnet.evaluation.engine.runner import Outcome
+from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.statistics import CHANCE
 
-DEFAULT_METHODS = ("isocapsnet", "linear", "constant")
-DEFAULT_OUT = "isocapsnet-results"
-
 
 def benchmark(
     data: Any = None,
-    methods: str | Sequence[Method] = DEFAULT_METHODS,
+    methods: str | Sequence[Method] = ("isocapsnet", "linear", "constant"),
     *,
     protocol: str = "nested",
-    out: str | Path = DEFAULT_OUT,
+    out: str | Path = "isocapsnet-results",
     repeats: int | None = None,
     folds: int | None = None,
     candidates: int | None = None,
@@ -140,7 +137,30 @@ def benchmark(
     given = dict(locals())
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
     command = command or describe_call("benchmark", data, {"methods": methods, **vars(options), **reading})
-    return _run(data, methods, options, reading, progress, command)
+    console = make_console(quiet=progress is not True)
+    options.check()
+    graphs = open_for_benchmark(data, options, reading)
+    console.print(escape(repr(graphs)), highlight=False)
+    plan = make_plan(graphs, methods, options, is_embedded=data is None)
+    if plan.sites is not None:
+        console.print(escape(plan.sites.sentence), soft_wrap=True)
+    if (sentence := _describe_power(plan)) is not None:
+        console.print(sentence)
+    folder = Path(options.out)
+    execution = Execution(plan, folder, retry_failed=options.retry_failed)
+    console.print(_describe_jobs(execution, options))
+    if options.dry_run:
+        for sentence in execution.store.describe_rejected():
+            console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
+    elif execution.waiting:
+        with options.executor() as executor, show_progress(console, len(execution.waiting)) as show:
+            limits = Limits(options.timeout, options.memory_limit)
+            execution.run(executor, limits=limits, on_outcome=progress if callable(progress) else show)
+    summary = execution.table()
+    context = _describe_plan(plan) | {"passport": graphs.passport, "command": command, "versions": summary.versions}
+    if not options.dry_run:
+        write_results(folder, summary, context)
+    return Results(summary, context, [folder], graphs)
 
 
 def sweep(
@@ -188,40 +208,6 @@ def sweep(
         frame = results.sweep.assign(template=results.sweep["template"].map(json.dumps))
         write_whole(results.folders[0] / "sweep.csv", spreadsheet_safe(frame).to_csv(index=False).encode())
     return results
-
-
-def _run(
-    data: Any,
-    methods: str | Sequence[Method],
-    options: Options,
-    reading: Mapping[str, Any],
-    progress: bool | Callable[[Outcome], None],
-    command: str,
-) -> Results:
-    console = make_console(quiet=progress is not True)
-    options.check()
-    graphs = open_for_benchmark(data, options, reading)
-    console.print(escape(repr(graphs)), highlight=False)
-    plan = make_plan(graphs, methods, options, is_embedded=data is None)
-    if plan.sites is not None:
-        console.print(escape(plan.sites.sentence), soft_wrap=True)
-    if (sentence := _describe_power(plan)) is not None:
-        console.print(sentence)
-    folder = Path(options.out)
-    execution = Execution(plan, folder, retry_failed=options.retry_failed)
-    console.print(_describe_jobs(execution, options))
-    if options.dry_run:
-        for sentence in execution.store.describe_rejected():
-            console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
-    elif execution.waiting:
-        with options.executor() as executor, show_progress(console, len(execution.waiting)) as show:
-            limits = Limits(options.timeout, options.memory_limit)
-            execution.run(executor, limits=limits, on_outcome=progress if callable(progress) else show)
-    summary = execution.table()
-    context = _describe_plan(plan) | {"passport": graphs.passport, "command": command, "versions": summary.versions}
-    if not options.dry_run:
-        write_results(folder, summary, context)
-    return Results(summary, context, [folder], graphs)
 
 
 def _describe_plan(plan: Plan) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from types import FunctionType, MethodType
 from typing import Any
@@ -43,18 +44,27 @@ def describe_estimator(estimator: Any, name: str | None = None, *, use_unlabeled
     if not hasattr(estimator, "predict_proba"):
         raise InputError(f"{kind} has no predict_proba; a benchmark needs class probabilities.")
     fresh = clone(estimator)
-    parameters = changed_parameters(fresh)
-    space = type(fresh).search_space() if hasattr(type(fresh), "search_space") else {}
-    return MethodSpec(
+    return specify(
+        fresh,
         name=name or kind,
         factory=f"{__name__}:restore_estimator",
         version=source_version(fresh),
+        parameters=changed_parameters(fresh),
+        runtime={"pickled": _pickle(fresh)},
+        use_unlabeled=use_unlabeled,
+        can_be_saved=False,
+    )
+
+
+def specify(estimator: Any, *, parameters: Mapping[str, Any], use_unlabeled: bool, **identity: Any) -> MethodSpec:
+    """A specification with what the class of an estimator says; parameters that are set are not searched over."""
+    space = type(estimator).search_space() if hasattr(type(estimator), "search_space") else {}
+    return MethodSpec(
         parameters=parameters,
         space={key: values for key, values in space.items() if key not in parameters},
-        runtime={"pickled": _pickle(fresh)},
-        use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(fresh.fit).parameters,
-        can_be_saved=False,
-        is_multiclass=fresh.__sklearn_tags__().classifier_tags.multi_class,
+        use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(estimator.fit).parameters,
+        is_multiclass=estimator.__sklearn_tags__().classifier_tags.multi_class,
+        **identity,
     )
 
 
@@ -68,9 +78,9 @@ def restore_estimator(pickled: str, **parameters: Any) -> Any:
 def changed_parameters(estimator: Any) -> dict[str, Any]:
     """The parameters that differ from their defaults and can be written as JSON."""
     signature = inspect.signature(type(estimator).__init__).parameters
-    parameters = estimator.get_params(deep=False)
-    changed = {key: value for key, value in parameters.items() if _differs(value, signature, key)}
-    return {key: value for key, value in changed.items() if _is_json(value)}
+    defaults = {key: parameter.default for key, parameter in signature.items() if _is_json(parameter.default)}
+    parameters = {key: value for key, value in estimator.get_params(deep=False).items() if _is_json(value)}
+    return {key: value for key, value in parameters.items() if key not in defaults or value != defaults[key]}
 
 
 def source_version(estimator: Any) -> int:
@@ -105,43 +115,26 @@ def _class_source(cls: type) -> Any:
     try:
         return inspect.getsource(cls)
     except (OSError, TypeError):
-        return {
-            key: _member(item) for key, item in vars(cls).items() if not _ADDED.fullmatch(key) or _is_function(item)
-        }
+        members = vars(cls).items()
+        return {key: _member(m) for key, m in members if not _ADDED.fullmatch(key) or isinstance(m, FunctionType)}
 
 
 def _member(item: Any) -> Any:
     function = getattr(item, "__func__", getattr(item, "fget", item))
-    return inspect.getsource(function) if _is_function(function) else _describe(item)
-
-
-def _is_function(item: Any) -> bool:
-    return isinstance(item, FunctionType)
+    return inspect.getsource(function) if isinstance(function, FunctionType) else _describe(item)
 
 
 def _pickle(estimator: Any) -> str:
     """The pickle as text. Classes that a worker could not import are pickled with their code."""
-    module = sys.modules.get(type(estimator).__module__)
-    by_value = module is not None and module.__name__ != "__main__" and not _can_be_imported(module.__name__)
-    if by_value:
-        cloudpickle.register_pickle_by_value(module)
-    try:
+    module = type(estimator).__module__
+    can_be_imported = False
+    with suppress(ImportError, ValueError):  # cloudpickle takes the code of __main__ by itself
+        can_be_imported = module == "__main__" or find_spec(module) is not None
+    with ExitStack() as stack:
+        if not can_be_imported and module in sys.modules:
+            cloudpickle.register_pickle_by_value(sys.modules[module])
+            stack.callback(cloudpickle.unregister_pickle_by_value, sys.modules[module])
         return base64.b64encode(cloudpickle.dumps(estimator)).decode()
-    finally:
-        if by_value:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _can_be_imported(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def _differs(value: Any, signature: Mapping[str, inspect.Parameter], key: str) -> bool:
-    default = signature[key].default if key in signature else inspect.Parameter.empty
-    return value is not default and not (_is_json(value) and _is_json(default) and value == default)
 
 
 def _is_json(value: Any) -> bool:

@@ -1,14 +1,13 @@
 """Methods and transforms as a user gives them (names, classes, estimators), as the evaluation needs them."""
 
 import ast
-import inspect
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from isocapsnet._estimators import changed_parameters, describe_estimator, source_version
+from isocapsnet._estimators import changed_parameters, describe_estimator, source_version, specify
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
@@ -131,23 +130,21 @@ def list_one_method(method: Method, **options: Any) -> MethodSpec:
 
 
 def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool = False, **runtime: Any) -> MethodSpec:
-    """A method by its name. Parameters that are set here are not searched over."""
+    """A method by its name."""
     model = find_class(name)
     estimator = model()
     defaults = estimator.get_params()
     getattr(model, "refuse_moved", lambda parameters: None)(parameters)
     check_parameters(name, parameters, defaults)
-    space = model.search_space() if hasattr(model, "search_space") else {}
-    return MethodSpec(
+    return specify(
+        estimator,
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
         version=getattr(model, "version", None) or source_version(estimator),
         parameters=parameters,
-        space={key: values for key, values in space.items() if key not in parameters},
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
-        use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(model.fit).parameters,
+        use_unlabeled=use_unlabeled,
         can_be_saved=model.__module__.startswith("isocapsnet.models."),
-        is_multiclass=estimator.__sklearn_tags__().classifier_tags.multi_class,
     )
 
 

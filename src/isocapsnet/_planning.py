@@ -1,5 +1,6 @@
 """From data, methods and options to the plan of a benchmark."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._data_copies import publish
+from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.datasets.atlas import match_nodes
@@ -57,21 +58,23 @@ class Options:
 
     def executor(self) -> AbstractContextManager[Executor]:
         """Where jobs run."""
-        if self.scheduler is not None:
-            return dask_executor(address=self.scheduler)
-        if self.cluster is not None:
-            return dask_executor(n_workers=self._cluster_size())
         if self.jobs == 0:
             return nullcontext(InProcessExecutor())
-        return local_executor(self.jobs or count_cores())
+        n_slots = self.count_slots()
+        if n_slots is None or self.cluster is not None:
+            return dask_executor(address=self.scheduler, n_workers=n_slots)
+        return local_executor(n_slots)
 
     def count_slots(self) -> int | None:
         """The jobs that run at the same time; None on a cluster of unknown size."""
         if self.scheduler is not None:
             return None
-        if self.cluster is not None:
-            return self._cluster_size()
-        return count_cores() if self.jobs is None else max(1, self.jobs)
+        if self.cluster is None:
+            return count_cores() if self.jobs is None else max(1, self.jobs)
+        kind, _, number = self.cluster.partition(":")
+        if kind != "local" or not number.isdecimal() or int(number) < 1:
+            raise InputError(f"cluster={self.cluster} cannot be read; write local:N with the number of workers.")
+        return int(number)
 
     def check(self) -> None:
         """Refuse options that exclude each other or cannot be read, before any work is done."""
@@ -81,12 +84,6 @@ class Options:
         if self.audit is not None:
             check_option("audit", self.audit, ("node-order",))
         self.count_slots()
-
-    def _cluster_size(self) -> int:
-        kind, _, number = str(self.cluster).partition(":")
-        if kind != "local" or not number.isdecimal() or int(number) < 1:
-            raise InputError(f"cluster={self.cluster} cannot be read; write local:N with the number of workers.")
-        return int(number)
 
 
 def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
@@ -134,9 +131,7 @@ def make_plan(
     )
     samples = Samples(data, options.group, use_series)
     protocol = Protocol(
-        options.protocol,
-        options.folds or Protocol.n_folds,
-        n_candidates=options.candidates or Protocol.n_candidates,
+        options.protocol, options.folds or Protocol.n_folds, n_candidates=options.candidates or Protocol.n_candidates
     )
     _check_data(samples, protocol, options)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
@@ -156,6 +151,36 @@ def make_plan(
         save_model="isocapsnet:save_model" if options.save_models else None,
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )
+
+
+def publish(samples: Samples, folder: Path) -> DataSource:
+    """Save the data under ``folder``, where workers map them into memory; this process goes on with what it has.
+
+    A copy that exists is read and compared with the data; if it differs, it is written again.
+    """
+    data = samples.data
+    path = (folder / "data" / f"{data.digest().removeprefix('sha256:')[:16]}.npz").absolute()
+    try:
+        is_copy = path.is_file() and BrainGraphs.load(path).digest() == data.digest()
+    except Exception:  # a damaged archive can fail in any way
+        is_copy = False
+    if not is_copy:
+        if path.exists():
+            warnings.warn(f"{path} is damaged or was changed; it is written again from the data.", stacklevel=2)
+        if path.is_dir():
+            set_aside(path, folder / "rejected" / "data")
+        with naming(path):
+            data.save(path)
+    source = DataSource(
+        loader="isocapsnet.datasets.graphs:BrainGraphs.load",
+        digest=samples.digest,
+        arguments={"path": str(path)},
+        file=str(path),
+        group=samples.group,
+        use_series=samples.use_series,
+    )
+    source.keep(samples)
+    return source
 
 
 def _check_data(samples: Samples, protocol: Protocol, options: Options) -> None:

@@ -3,12 +3,13 @@
 import html
 import reprlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from isocapsnet._files import DamagedError
@@ -78,7 +79,7 @@ class Results:
     @property
     def best_first(self) -> list[MethodResult]:
         """The rows of the summary by ROC AUC, undefined ones last."""
-        return sorted(self.summary.rows, key=_area, reverse=True)
+        return sorted(self.summary.rows, key=lambda row: -np.nan_to_num(row.metrics["roc_auc"].mean, nan=-1.0))
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -105,7 +106,22 @@ class Results:
         Columns: ``method``, ``repeat``, ``fold``, ``subject``, ``label``, ``prediction`` and ``p_<class>``, the
         probability of each class.
         """
-        frames = list(self._prediction_frames())
+        frames = []
+        subjects = None if self.data is None else self.data.subjects.tolist()
+        for row in self.summary.rows:
+            for (repeat, fold), key in row.keys.items():
+                record = self.records[key]
+                names = [str(name) for name in record["classes"]]
+                probabilities = pd.DataFrame(record["probabilities"], columns=[f"p_{name}" for name in names])
+                first = {
+                    "method": row.method,
+                    "repeat": repeat,
+                    "fold": fold,
+                    "subject": [f"subject {i + 1}" if subjects is None else subjects[i] for i in record["test"]],
+                    "label": [names[label] for label in record["labels"]],
+                    "prediction": [names[index] for index in probabilities.to_numpy().argmax(axis=1)],
+                }
+                frames.append(pd.concat([pd.DataFrame(first), probabilities], axis=1))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     @cached_property
@@ -123,22 +139,6 @@ class Results:
                 records[key] = record
         return records
 
-    def _prediction_frames(self) -> Iterator[pd.DataFrame]:
-        for row in self.summary.rows:
-            for (repeat, fold), key in row.keys.items():
-                record = self.records[key]
-                names = [str(name) for name in record["classes"]]
-                frame = pd.DataFrame(record["probabilities"], columns=[f"p_{name}" for name in names])
-                first = {
-                    "method": row.method,
-                    "repeat": repeat,
-                    "fold": fold,
-                    "subject": [self._subject(index) for index in record["test"]],
-                    "label": [names[label] for label in record["labels"]],
-                    "prediction": [names[index] for index in frame.to_numpy().argmax(axis=1)],
-                }
-                yield pd.concat([pd.DataFrame(first), frame], axis=1)
-
     @cached_property
     def sweep(self) -> pd.DataFrame | None:
         """One row per value of the varied parameter: metrics, seconds, template of the first fold; None without one."""
@@ -149,9 +149,7 @@ class Results:
         return pd.DataFrame(
             {
                 sweep["parameter"]: value,
-                "accuracy": rows[label].metrics["accuracy"].mean,
-                "weighted_f1": rows[label].metrics["weighted_f1"].mean,
-                "roc_auc": rows[label].metrics["roc_auc"].mean,
+                **{name: rows[label].metrics[name].mean for name in ("accuracy", "weighted_f1", "roc_auc")},
                 "seconds": rows[label].seconds,
                 "template": self._first_template(rows[label]),
                 "verdict": rows[label].verdict,
@@ -170,9 +168,6 @@ class Results:
             warnings.warn(f"{folder}: templates.npz {error}; the table shows no template for it.", stacklevel=2)
             return None
         return None if templates is None else templates[0].astype(float).round(4).tolist()
-
-    def _subject(self, index: int) -> str:
-        return f"subject {index + 1}" if self.data is None else str(self.data.subjects[index])
 
     def _repr_html_(self) -> str:
         """For notebooks: verdicts in sentences, then each method's ROC AUC and accuracy with their intervals."""
@@ -242,11 +237,6 @@ class Plots:
         if name not in FIGURES:
             raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(FIGURES))}.")
         return lambda **options: FIGURES[name](make_content(self._results), **options)
-
-
-def _area(row: MethodResult) -> float:
-    mean = row.metrics["roc_auc"].mean
-    return mean if mean == mean else -1.0
 
 
 def describe_call(function: str, *arguments: Any) -> str:

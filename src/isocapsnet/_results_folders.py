@@ -1,24 +1,103 @@
 """Results read from folders: :func:`open_results` and :func:`compare`."""
 
 import json
+import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isocapsnet._data_copies import DataCopies, publish
+from isocapsnet._files import DamagedError
+from isocapsnet._planning import publish
 from isocapsnet._results import Results, describe_call
 from isocapsnet._validation import InputError
-from isocapsnet.evaluation.collection import Collection, collect, merge
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation.artifacts import check_artifacts, replacing_folder
+from isocapsnet.evaluation.failures import printable
+from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.output import read_context, write_results
-from isocapsnet.evaluation.results import tabulate
+from isocapsnet.evaluation.records import check_truth, find_disagreement
+from isocapsnet.evaluation.results import group_records, tabulate
+from isocapsnet.evaluation.samples import Samples
+from isocapsnet.evaluation.store import Check, Store
+
+_LISTED = 5
+
+
+class DataCopies:
+    """The intact copies of data in results folders, by the digest that records name.
+
+    Attributes
+    ----------
+    problems : list of str
+        A sentence for each copy that cannot be used.
+    """
+
+    def __init__(self, *folders: Path) -> None:
+        self.problems: list[str] = []
+        self._paths = sorted(path for folder in folders for path in folder.glob("data/*.npz"))
+        self._by_digest: dict[str, Samples] = {}
+
+    def find(self, digest: str) -> Samples | None:
+        """The data with this digest, grouped as the digest says; None if there is no copy. A copy is read once."""
+        while digest not in self._by_digest and self._paths:
+            path = self._paths.pop(0)
+            try:
+                data = BrainGraphs.load(path)
+                groups = [None, *([] if data.covariates is None else data.covariates.columns)]
+                views = [Samples(data, group) for group in groups]
+            except Exception as error:  # a damaged archive can fail in any way
+                self.problems.append(printable(f"The copy of the data in {path.name} cannot be used: {error}"))
+            else:
+                self._by_digest = {view.digest: view for view in views} | self._by_digest
+        return self._by_digest.get(digest)
+
+    def check(self, record: Mapping[str, Any]) -> None:
+        """Refuse a record (DamagedError) whose labels differ from those of the data, if there is a copy."""
+        samples = self.find(record["job"]["dataset"])
+        if samples is not None:
+            check_truth(record, samples)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Records and errors by table, and sentences about what was skipped."""
+
+    records: dict[str, list[Mapping[str, Any]]]
+    errors: dict[str, list[Mapping[str, Any]]]
+    notes: list[str]
+
+    @property
+    def groups(self) -> list[str]:
+        """The tables, those with records first."""
+        return list(dict.fromkeys([*self.records, *self.errors]))
+
+
+def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
+    """The usable records and errors of folders; records must pass ``check``. Nothing is written."""
+    records: dict[str, Mapping[str, Any]] = {}
+    errors: dict[str, Mapping[str, Any]] = {}
+    notes: list[str] = []
+    for store in map(Store, folders):
+        records |= {record["key"]: record for record in store.records(check)}
+        errors |= {error["key"]: error for error in store.errors()}
+        notes += [f"{sentence} It is skipped." for sentence in store.describe_rejected()]
+    groups = group_records(records.values())
+    reasons = {key: reason for items in groups.values() for key, reason in find_disagreement(items).items()}
+    notes += [f"The record {key} {reason}. It is skipped." for key, reason in list(reasons.items())[:_LISTED]]
+    if len(reasons) > _LISTED:
+        notes.append(f"{len(reasons) - _LISTED} more records disagree with others and are skipped.")
+    kept = {name: [item for item in items if item["key"] not in reasons] for name, items in groups.items()}
+    failed = group_records(error for key, error in errors.items() if key not in records)
+    return Collection({name: items for name, items in kept.items() if items}, failed, notes)
 
 
 def open_results(folder: str | Path) -> Results:
     """Read the results that :func:`isocapsnet.benchmark` or ``isocapsnet benchmark`` left in a folder.
 
-    Nothing is written. What is missing or damaged is listed in ``notes`` of the results. If the folder holds several
-    datasets or protocols, the one that ``results.json`` is about is read, or else the one with the most records.
+    Nothing is written. If the folder holds several datasets or protocols, the one that ``results.json`` is about is
+    read, or else the one with the most records.
 
     Parameters
     ----------
@@ -27,6 +106,7 @@ def open_results(folder: str | Path) -> Results:
     Returns
     -------
     results : Results
+        What is missing or damaged in the folder is listed in ``results.notes``.
 
     Examples
     --------
@@ -70,7 +150,8 @@ def _make_results(
     dataset, _, preparation = json.loads(group)
     records, errors = collection.records.get(group, []), collection.errors.get(group, [])
     summary = tabulate(records, errors)
-    data = copies.find_data(dataset)
+    samples = copies.find(dataset)
+    data = None if samples is None else samples.data
     jobs = [item["job"] for item in [*records, *errors]]
     name = folders[0].resolve().name if len(folders) == 1 else dataset
     context = {
@@ -137,3 +218,36 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
         write_results(Path(out), merged.summary, merged.context)
         merged.folders = (Path(out),)
     return results
+
+
+def merge(collection: Collection, folders: Sequence[Path], out: Path) -> list[str]:
+    """Copy a collection and the artifacts of its records into the folder ``out``; sentences about what is left out.
+
+    Usable files in ``out`` stay; others are set aside. Links are not followed.
+    """
+    target = Store(out)
+    records = [(Job(**record["job"]), record) for items in collection.records.values() for record in items]
+    errors = [(Job(**error["job"]), error) for items in collection.errors.values() for error in items]
+    missing = [(job, record) for job, record in records if target.load(job) is None]
+    failed = [(job, e) for job, e in errors if target.load(job) is None and target.load_error(job) is None]
+    target.set_aside_rejected()
+    for job, record in missing:
+        target.save(job, record)
+    for job, error in failed:
+        target.save_error(job, error)
+    return [note for job, _ in records for folder in folders for note in _copy_artifacts(job, folder, out)]
+
+
+def _copy_artifacts(job: Job, folder: Path, out: Path) -> list[str]:
+    """Copy the artifacts of a job unless they exist; a sentence if they cannot be used."""
+    source, target = Store(folder).artifacts(job), Store(out).artifacts(job)
+    if target.exists() or not (source.exists() or source.is_symlink()):
+        return []
+    try:
+        check_artifacts(source)
+    except DamagedError as error:
+        return [f"{source} {error}. It is not copied."]
+    with replacing_folder(target) as partial:
+        for path in source.iterdir():
+            shutil.copyfile(path, partial / path.name, follow_symlinks=False)
+    return []

@@ -16,14 +16,13 @@ from benchmark_toys import Logistic, Prior, make_samples, toy_method, toy_record
 from click.testing import CliRunner, Result
 from damage import FEW, KINDS
 
-from isocapsnet._data_copies import DataCopies
 from isocapsnet._reporting import read_content
+from isocapsnet._results_folders import DataCopies, collect
 from isocapsnet.cli import main
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import InProcessExecutor, Job, Plan, Protocol, Store, run
 from isocapsnet.evaluation import records as records_module
-from isocapsnet.evaluation.collection import collect
 from isocapsnet.evaluation.jobs import describe_fold
 from isocapsnet.evaluation.records import seal
 from isocapsnet.evaluation.store import BATCH_SIZE, batch_key

@@ -40,9 +40,8 @@ def results_table(results: Results, title: str, width: int) -> Group:
 
 def audit_table(results: Results) -> RichTable:
     """How much each method depends on the order of the nodes."""
-    table = RichTable(title="Node-order audit: ROC AUC with shuffled nodes minus as given", title_justify="left")
-    for name in ("method", "difference", "p", "verdict"):
-        table.add_column(name)
+    title = "Node-order audit: ROC AUC with shuffled nodes minus as given"
+    table = RichTable("method", "difference", "p", "verdict", title=title, title_justify="left")
     for row in results.summary.rows:
         if row.audit is not None:
             difference = escape(interval(*row.audit.difference))

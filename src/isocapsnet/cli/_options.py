@@ -1,13 +1,11 @@
 """Options that several commands share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class NameList(click.ParamType):
@@ -33,55 +31,37 @@ class Bytes(click.ParamType):
         return int(float(match[1]) * 1000 ** " KMGT".index(match[2] or " "))
 
 
-def _together(options: Sequence[Decorator]) -> Decorator:
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-#: What happens between data and method, inside each fold.
-preparation_options = _together(
-    [
-        click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),
-        click.option("--transform", default="", metavar="NAME,...", help="Transforms, in this order."),
-        click.option("--harmonize", is_flag=True, help="ComBat over sites, fitted in each fold."),
-        click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
-        click.option("--group", metavar="COL", help="Column of the person that each graph belongs to."),
-    ]
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_EVALUATION_OPTIONS = (
+    # How methods are judged
+    click.option(
+        "--protocol", default="nested", show_default=True, metavar="NAME", help="nested, paper, leave-site-out, ..."
+    ),
+    click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
+    click.option("--folds", type=click.IntRange(2), help="Folds, if the data do not define them.  [default: 3]"),
+    click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
+    click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default)."),
+    # What happens between data and method, inside each fold
+    click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),
+    click.option("--transform", default="", metavar="NAME,...", help="Transforms, in this order."),
+    click.option("--harmonize", is_flag=True, help="ComBat over sites, fitted in each fold."),
+    click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
+    click.option("--group", metavar="COL", help="Column of the person that each graph belongs to."),
+    # Where and how jobs run
+    click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: cores); 0: in this process."),
+    click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler."),
+    click.option("--cluster", metavar="local:N", help="Start a Dask cluster of N workers here and run on it."),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Limit per job."),
+    click.option("--memory-limit", type=Bytes(), help="Limit per job."),
+    click.option("--device", help="cpu, cuda, ... for the methods that have a device."),
+    click.option("--out", type=_FOLDER, default="isocapsnet-results", show_default=True, help="The results folder."),
+    click.option("--retry-failed/--no-retry-failed", default=True, help="Run failed jobs again (default)."),
+    click.option("--dry-run", is_flag=True, help="Count jobs and estimate the time; run nothing."),
 )
 
-#: How methods are judged.
-protocol_options = _together(
-    [
-        click.option(
-            "--protocol", default="nested", show_default=True, metavar="NAME", help="nested, paper, leave-site-out, ..."
-        ),
-        click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
-        click.option("--folds", type=click.IntRange(2), help="Folds, if the data do not define them.  [default: 3]"),
-        click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
-    ]
-)
 
-#: Where and how jobs run.
-run_options = _together(
-    [
-        click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: cores); 0: in this process."),
-        click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler."),
-        click.option("--cluster", metavar="local:N", help="Start a Dask cluster of N workers here and run on it."),
-        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Limit per job."),
-        click.option("--memory-limit", type=Bytes(), help="Limit per job (Linux)."),
-        click.option("--device", help="cpu, cuda, ... for the methods that have a device."),
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path, file_okay=False),
-            default="isocapsnet-results",
-            show_default=True,
-            help="The results folder.",
-        ),
-        click.option("--retry-failed/--no-retry-failed", default=True, help="Run failed jobs again (default)."),
-        click.option("--dry-run", is_flag=True, help="Count jobs and estimate the time; run nothing."),
-    ]
-)
+def evaluation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of every evaluation; they arrive as keywords of ``isocapsnet.benchmark``."""
+    for option in reversed(_EVALUATION_OPTIONS):
+        command = option(command)
+    return command

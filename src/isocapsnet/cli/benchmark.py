@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from isocapsnet.cli._options import preparation_options, protocol_options, run_options
+from isocapsnet.cli._options import evaluation_options
 from isocapsnet.cli.data import reading_options
 
 if TYPE_CHECKING:
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 @click.option("--audit", type=click.Choice(["node-order"]), help="Run again with shuffled nodes.")
 @click.option("--use-unlabeled", is_flag=True, help="Give unlabelled graphs to methods that can use them.")
 @click.option("--save-models/--no-save-models", default=True, help="Keep the models of the first repeat (default).")
-@click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default).")
-@protocol_options
-@preparation_options
+@evaluation_options
 @reading_options
-@run_options
 def benchmark(data: str | None, **options: Any) -> None:
     """Compare methods on DATA (a file, a folder or a dataset's name), without leakage.
 
@@ -81,11 +78,8 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
 @click.argument("data", required=False)
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
 @click.option("--param", required=True, metavar="NAME=V1,V2,...", help="The parameter and its values.")
-@click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default).")
-@protocol_options
-@preparation_options
+@evaluation_options
 @reading_options
-@run_options
 def sweep(data: str | None, **options: Any) -> None:
     """Vary one parameter of a method: accuracy, F1, seconds and the learned template for each value.
 

@@ -1,5 +1,6 @@
 """``isocapsnet fit``, ``predict`` and ``transform``: one method, one model file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ def _in_a_folder(ctx: click.Context, parameter: click.Parameter, path: Path) -> 
     return path
 
 
+def _out(description: str) -> Callable[..., Any]:
+    return click.option("--out", type=_FILE, required=True, callback=_in_a_folder, help=description)
+
+
 @click.command()
 @click.argument("data")
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
-@click.option("--out", type=_FILE, required=True, callback=_in_a_folder, help="The model's file.")
+@_out("The model's file.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--device", help="cpu, cuda, ... for a method that has a device.")
 @click.option("--use-unlabeled", is_flag=True, help="Let unlabelled graphs take part in training.")
@@ -44,13 +49,7 @@ def fit(data: str, method: str, out: Path, **options: Any) -> None:
 @click.command()
 @click.argument("model", type=_FILE)
 @click.argument("data")
-@click.option(
-    "--out",
-    type=_FILE,
-    required=True,
-    callback=_in_a_folder,
-    help="Table of subject, prediction, probability of each class.",
-)
+@_out("Table of subject, prediction, probability of each class.")
 @reading_options
 def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
     """Predict the class of every graph of DATA with a saved MODEL.
@@ -69,7 +68,7 @@ def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
 @click.command()
 @click.argument("model", type=_FILE)
 @click.argument("data")
-@click.option("--out", type=_FILE, required=True, callback=_in_a_folder, help="Table of subject and features.")
+@_out("Table of subject and features.")
 @reading_options
 def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
     """Write the representation that a saved MODEL has of every graph of DATA.

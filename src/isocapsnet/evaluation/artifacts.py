@@ -4,7 +4,8 @@ import json
 import pkgutil
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,21 +43,38 @@ def write_artifacts(
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
     if explain is None and history is None and templates is None and not messages and save_model is None:
         return
+    with replacing_folder(folder) as partial:
+        if explain is not None and held_out is not None:
+            messages += _explain(explain, estimator, held_out, partial)
+        if history is not None:
+            (partial / _HISTORY).write_bytes(json.dumps([_scalars(epoch) for epoch in history]).encode())
+        if templates is not None:
+            np.savez(partial / _TEMPLATES, templates=np.asarray(templates))
+        if messages:
+            (partial / _WARNINGS).write_bytes(json.dumps(messages).encode())
+        if save_model is not None:
+            pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a partial folder that replaces ``folder`` in one step when the block ends without an error.
+
+    An empty folder is not kept. The partial folder is in ``partial/`` of the results folder.
+    """
     partial = folder.parents[1] / "partial" / uuid4().hex
     try:
         with naming(folder):
             partial.mkdir(parents=True)
-            if explain is not None and held_out is not None:
-                messages += _explain(explain, estimator, held_out, partial)
-            if history is not None:
-                (partial / _HISTORY).write_bytes(json.dumps([_scalars(epoch) for epoch in history]).encode())
-            if templates is not None:
-                np.savez(partial / _TEMPLATES, templates=np.asarray(templates))
-            if messages:
-                (partial / _WARNINGS).write_bytes(json.dumps(messages).encode())
-            if save_model is not None:
-                pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
-            _move(partial, folder)
+            yield partial
+            shutil.rmtree(folder, ignore_errors=True)
+            if any(partial.iterdir()):
+                folder.parent.mkdir(exist_ok=True)
+                try:
+                    partial.replace(folder)
+                except OSError:
+                    if not folder.is_dir():  # else another run of the same job has written equal artifacts
+                        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -72,31 +90,11 @@ def _explain(explain: str, estimator: Any, held_out: tuple[NDArray[Any], NDArray
     return []
 
 
-def _move(partial: Path, folder: Path) -> None:
-    """Move a complete folder to its final path, unless it is empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not any(partial.iterdir()):
-        return
-    folder.parent.mkdir(exist_ok=True)
-    try:
-        partial.replace(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-        # Another run of the same job has written equal artifacts.
-
-
 def _scalars(epoch: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """The numbers of one epoch without lists per batch; NaN and infinity become null."""
-    plain: dict[str, Any] = {}
-    for name, value in dict(epoch).items():
-        if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, bool | int | str) or value is None:
-            plain[name] = value
-        elif isinstance(value, float):
-            plain[name] = value if np.isfinite(value) else None
-    return plain
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in dict(epoch).items()}
+    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str | None)}
+    return {name: None if value in (np.inf, -np.inf) or value != value else value for name, value in plain.items()}
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

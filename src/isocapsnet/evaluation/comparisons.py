@@ -12,7 +12,6 @@ from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 
 #: The method that verdicts compare with.
 REFERENCE = "linear"
-_UNDEFINED = Interval(*[float("nan")] * 3)
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,7 @@ def test_against_chance(methods: Sequence[Evidence], ratio: float) -> dict[str, 
             null = [statistics.weighted_mean(draw, weights) for draw in complete]
             p_values[method.label] = statistics.permutation_p_value(observed, null)
         elif areas:
-            p_values[method.label] = statistics.corrected_t_test(
-                np.array(list(areas.values())) - CHANCE,
-                ratio,
-                "greater",
-                weights=weights,
-                least_variance=method.area_variance(CHANCE),
-            )
+            p_values[method.label] = _t_test_against_chance(method, list(areas.values()), ratio)
     # A constant predictor (p = 1) is not part of the family of tests.
     tested = [label for label, p_value in p_values.items() if p_value < 1]
     return p_values | dict(zip(tested, statistics.holm([p_values[label] for label in tested]), strict=True))
@@ -61,13 +54,7 @@ def test_against_chance(methods: Sequence[Evidence], ratio: float) -> dict[str, 
 def find_too_few_folds(methods: Sequence[Evidence], ratio: float) -> set[str]:
     """Labels of the methods that the t-test would not call above chance even with a ROC AUC of 1 in every fold."""
     p_values = {
-        method.label: statistics.corrected_t_test(
-            np.full(len(method.folds), 1 - CHANCE),
-            ratio,
-            "greater",
-            weights=method.weights(),
-            least_variance=method.area_variance(CHANCE),
-        )
+        method.label: _t_test_against_chance(method, [1.0] * len(method.folds), ratio)
         for method in methods
         if len(method.folds) > 1 and not method.null and set(method.areas().values()) != {CHANCE}
     }
@@ -75,26 +62,30 @@ def find_too_few_folds(methods: Sequence[Evidence], ratio: float) -> set[str]:
     return {label for label, p_value in zip(p_values, adjusted, strict=True) if p_value > LEVEL}
 
 
-def _compare(
-    first: Mapping[FoldIndex, float], second: Mapping[FoldIndex, float], method: Evidence, ratio: float
-) -> tuple[Interval, float]:
-    """Mean difference over the folds of both, weighted as in ``method``, with its interval and two-sided p-value."""
-    common = sorted(first.keys() & second.keys())
-    differences, weights = [first[index] - second[index] for index in common], method.weights(common)
-    if not common:
-        return _UNDEFINED, 1.0
-    interval = statistics.corrected_interval(differences, ratio, weights=weights, bounds=(-1.0, 1.0))
-    return interval, statistics.corrected_t_test(differences, ratio, weights=weights)
+def _t_test_against_chance(method: Evidence, areas: Sequence[float], ratio: float) -> float:
+    differences, least = np.array(areas) - CHANCE, method.area_variance(CHANCE)
+    return statistics.corrected_t_test(differences, ratio, "greater", weights=method.weights(), least_variance=least)
+
+
+#: The ROC AUC of each fold of two methods (or of one, in two ways), and the method that has the weights of the folds.
+Pair = tuple[Mapping[FoldIndex, float], Mapping[FoldIndex, float], Evidence]
+
+
+def _compare(pairs: Sequence[Pair], ratio: float) -> list[tuple[Interval, float, float]]:
+    """Mean difference over the folds that both have, two-sided p-value, and that adjusted by Holm over the pairs."""
+    intervals, p_values = [], []
+    for first, second, method in pairs:
+        common = sorted(first.keys() & second.keys())
+        differences, weights = [first[index] - second[index] for index in common], method.weights(common)
+        intervals.append(statistics.corrected_interval(differences, ratio, weights=weights, bounds=(-1.0, 1.0)))
+        p_values.append(statistics.corrected_t_test(differences, ratio, weights=weights))
+    return list(zip(intervals, p_values, statistics.holm(p_values), strict=True))
 
 
 def compare_all(methods: Sequence[Evidence], ratio: float) -> list[Comparison]:
     pairs = list(combinations([method for method in methods if method.folds], 2))
-    tests = [_compare(first.areas(), second.areas(), first, ratio) for first, second in pairs]
-    adjusted = statistics.holm([p_value for _, p_value in tests])
-    return [
-        Comparison(first.label, second.label, difference, p_value, p_adjusted)
-        for (first, second), (difference, p_value), p_adjusted in zip(pairs, tests, adjusted, strict=True)
-    ]
+    tests = _compare([(first.areas(), second.areas(), first) for first, second in pairs], ratio)
+    return [Comparison(first.label, second.label, *test) for (first, second), test in zip(pairs, tests, strict=True)]
 
 
 def compare_with_reference(methods: Sequence[Evidence], ratio: float) -> dict[str, str]:
@@ -103,32 +94,25 @@ def compare_with_reference(methods: Sequence[Evidence], ratio: float) -> dict[st
     others = [method for method in methods if method is not reference and method.folds]
     if reference is None:
         return {}
-    tests = [_compare(method.areas(), reference.areas(), method, ratio) for method in others]
-    adjusted = statistics.holm([p_value for _, p_value in tests])
+    tests = _compare([(method.areas(), reference.areas(), method) for method in others], ratio)
     words = {}
-    for method, (difference, _), p_value in zip(others, tests, adjusted, strict=True):
+    for method, (difference, _, p_value) in zip(others, tests, strict=True):
         relation = "better than" if difference.mean > 0 else "worse than"
         words[method.label] = f"{relation if p_value <= LEVEL else 'not distinguishable from'} {REFERENCE}"
     return words
 
 
 def test_audits(methods: Sequence[Evidence], ratio: float) -> dict[str, Audit]:
-    audited = [method for method in methods if method.audits]
-    tests = []
-    for method in audited:
+    audited = {method.label: method for method in methods if method.audits}
+    pairs = []
+    for method in audited.values():
         areas = method.areas()
         indices = {index for _, index in method.audits if index in areas}
         shuffled = {i: float(np.mean([a for (_, index), a in method.audits.items() if index == i])) for i in indices}
-        tests.append(_compare(shuffled, areas, method, ratio))
-    adjusted = statistics.holm([p_value for _, p_value in tests])
-    return {
-        method.label: Audit(
-            difference,
-            p_value,
-            "depends on the node order" if p_value <= LEVEL else "no dependence on the node order found",
-        )
-        for method, (difference, _), p_value in zip(audited, tests, adjusted, strict=True)
-    }
+        pairs.append((shuffled, areas, method))
+    words = {True: "depends on the node order", False: "no dependence on the node order found"}
+    tests = zip(audited, _compare(pairs, ratio), strict=True)
+    return {label: Audit(difference, p_value, words[p_value <= LEVEL]) for label, (difference, _, p_value) in tests}
 
 
 def find_best(methods: Sequence[Evidence], comparisons: Sequence[Comparison]) -> str | None:

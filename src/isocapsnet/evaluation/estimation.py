@@ -10,6 +10,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.protocol import Folds
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -48,25 +49,19 @@ def list_candidates(
     return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
 
 
-def inner_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings for the fits of a search: calibration does not change ranks, so it is turned off."""
-    return {"calibrate": False} if "calibrate" in parameters else {}
-
-
 def tune(
     candidates: Sequence[Mapping[str, Any]],
-    folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    folds: Folds,
     fit: Fit,
     preparation: Preparation,
     train: NDArray[np.int64],
     labels: NDArray[Any],
-    inner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The candidate with the highest mean ROC AUC over the inner folds of ``train``; of equal ones the first.
 
-    ``fit(settings, graphs, labels)`` returns a fitted estimator; ``inner`` applies to the fits of this search only. A
-    candidate that raises ValueError (a kernel larger than the graph, for example) is left out; if all do, the first
-    error is raised. Inner folds of one class are skipped; if no fold is left, the first candidate is taken.
+    ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate that raises ValueError (a kernel larger
+    than the graph, for example) is left out; if all do, the first error is raised. Inner folds of one class are
+    skipped; if no fold is left, the first candidate is taken.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
     if not folds:
@@ -80,7 +75,7 @@ def tune(
         truth = np.searchsorted(classes, labels[outside])
         for row, settings in enumerate(candidates):
             try:
-                estimator = fit({**settings, **(inner or {})}, graphs, labels[inside])
+                estimator = fit(settings, graphs, labels[inside])
                 scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
             except ValueError as reason:
                 reasons.append(reason)

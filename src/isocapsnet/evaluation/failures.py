@@ -1,7 +1,7 @@
 """The type, message and traceback of an exception as text, even if the exception fails to provide them."""
 
-import traceback
 from collections.abc import Callable
+from traceback import format_exception
 
 _LONGEST_REASON = 2_000
 _LONGEST_TRACEBACK = 20_000
@@ -10,10 +10,13 @@ _LONGEST_TRACEBACK = 20_000
 def describe_failure(error: BaseException) -> dict[str, str]:
     """``reason`` (type and message) and ``traceback`` of an error record, shortened if they are very long."""
     message = _guarded(lambda: str(error), what="message")
+    text = _guarded(
+        lambda: "".join(cut(line, _LONGEST_TRACEBACK) for line in format_exception(error)), what="traceback"
+    )
     reason = f"{_guarded(lambda: type(error).__name__, what='name')}: {message}".strip().rstrip(":")
     return {
         "reason": printable(cut(reason, _LONGEST_REASON)),
-        "traceback": cut(_guarded(lambda: _format(error), what="traceback"), _LONGEST_TRACEBACK),
+        "traceback": cut(text, _LONGEST_TRACEBACK),
     }
 
 
@@ -27,11 +30,6 @@ def cut(text: str, length: int) -> str:
 def printable(text: str) -> str:
     """``text`` with question marks for control characters and what cannot be encoded (line breaks stay)."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
-
-
-def _format(error: BaseException) -> str:
-    parts = traceback.TracebackException.from_exception(error).format()
-    return "".join(cut(part, _LONGEST_TRACEBACK) for part in parts)
 
 
 def _guarded(show: Callable[[], str], *, what: str) -> str:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 
 from isocapsnet.evaluation.artifacts import write_artifacts
 from isocapsnet.evaluation.engine.memory import peak_memory, reset_peak_memory
-from isocapsnet.evaluation.estimation import (
-    as_tuples,
-    build_estimator,
-    inner_settings,
-    list_candidates,
-    predict_probabilities,
-    tune,
-)
+from isocapsnet.evaluation.estimation import as_tuples, build_estimator, list_candidates, predict_probabilities, tune
 from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation, Step
 from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, inner_folds, null_order
@@ -124,8 +117,8 @@ def run_job(task: Task) -> dict[str, Any]:
     extra = free_unlabelled(samples, protocol, test) if job.use_unlabeled else np.arange(0)
     preparation = Preparation(task.steps, samples, _node_order(job, samples))
 
-    def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any]) -> Any:
-        parameters = {**job.parameters, **settings, **task.runtime}
+    def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
+        parameters = {**job.parameters, **settings, **inner, **task.runtime}
         estimator = build_estimator(task.factory, parameters, job.seed("fit"))
         unlabelled = {"X_unlabeled": preparation.transform(extra)} if len(extra) else {}
         return estimator.fit(graphs, labels, **unlabelled)
@@ -140,8 +133,9 @@ def run_job(task: Task) -> dict[str, Any]:
             candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
             groups = None if samples.groups is None else samples.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
-            inner = inner_settings(defaults)
-            settings = tune(candidates, folds, fit, preparation, train, labels, inner) if folds else {}
+            # Calibration does not change ranks, so the fits of a search leave it out.
+            inner: dict[str, Any] = {"calibrate": False} if "calibrate" in defaults else {}
+            settings = tune(candidates, folds, partial(fit, **inner), preparation, train, labels) if folds else {}
         clock.append(time.perf_counter())
         estimator = fit(settings, preparation.fit(train, labels), labels)
         clock.append(time.perf_counter())

@@ -130,9 +130,9 @@ def _fold_json(row: MethodResult, index: FoldIndex) -> dict[str, Any]:
     """The scores of one test fold, its accuracy with a Wilson interval."""
     scores, n_test = row.scores[index], row.n_test[index]
     _, low, high = wilson_interval(round(scores["accuracy"] * n_test), n_test)
-    where = {"repeat": index[0], "fold": index[1], "key": row.keys[index], "n_test": n_test}
-    where["weight"] = row.weights[index]
-    return {**where, **scores, "accuracy_low": low, "accuracy_high": high}
+    where = {"repeat": index[0], "fold": index[1], "key": row.keys[index]}
+    size = {"n_test": n_test, "weight": row.weights[index]}
+    return {**where, **size, **scores, "accuracy_low": low, "accuracy_high": high}
 
 
 def _finite(value: Any) -> Any:

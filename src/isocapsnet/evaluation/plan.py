@@ -20,37 +20,24 @@ from isocapsnet.evaluation.store import BATCH_SIZE
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """An estimator by its import path, from which every worker can build it.
-
-    Parameters
-    ----------
-    name : str
-    factory : str
-        ``"package.module:Class"``.
-    version : int
-        Changes when a change of the method changes its results.
-    parameters : mapping
-        Constructor arguments that differ from the defaults.
-    space : mapping
-        Parameter to candidate values, for the inner search.
-    runtime : mapping
-        Arguments that do not change results (device, verbose); not part of a job's key.
-    use_unlabeled : bool
-        Pass unlabelled graphs to ``fit`` as ``X_unlabeled``.
-    can_be_saved : bool
-        Whether ``Plan.save_model`` can save the estimator.
-    is_multiclass : bool
-        Whether the estimator takes more than two classes.
-    """
+    """An estimator by its import path, from which every worker can build it."""
 
     name: str
+    #: ``"package.module:Class"``.
     factory: str
+    #: Changes when a change of the method changes its results.
     version: int = 1
+    #: Constructor arguments that differ from the defaults.
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: Parameter to candidate values, for the inner search.
     space: Mapping[str, Any] = field(default_factory=dict)
+    #: Arguments that do not change results (device, verbose); not part of a job's key.
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    #: Pass unlabelled graphs to ``fit`` as ``X_unlabeled``.
     use_unlabeled: bool = False
+    #: Whether ``Plan.save_model`` can save the estimator.
     can_be_saved: bool = True
+    #: Whether the estimator takes more than two classes.
     is_multiclass: bool = True
 
     @property
@@ -60,42 +47,29 @@ class MethodSpec:
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark: methods under one protocol on one dataset.
-
-    Parameters
-    ----------
-    source : DataSource
-    methods : tuple of MethodSpec
-    protocol : Protocol
-    repeats : int
-        Repeats of the whole cross-validation, each with its own splits.
-    preparation : tuple of Step
-        Transformers fitted inside each fold before the method.
-    permutations : int
-        Draws from the null hypothesis, each through the whole protocol.
-    audits : int
-        Shuffled node orders; 0 for none.
-    save_model : str or None
-        Import path of ``save_model(estimator, path)``, called for the first repeat.
-    explain : str or None
-        Import path of ``explain(estimator, graphs, labels, folder)``, called with the test graphs of every fold after
-        they were predicted; it writes files into ``folder`` and changes no record.
-    """
+    """A benchmark: methods under one protocol on one dataset."""
 
     source: DataSource
     methods: tuple[MethodSpec, ...]
     protocol: Protocol = field(default_factory=Protocol)
+    #: Repeats of the whole cross-validation, each with its own splits.
     repeats: int = 5
+    #: Transformers fitted inside each fold before the method.
     preparation: tuple[Step, ...] = ()
+    #: Draws from the null hypothesis, each through the whole protocol.
     permutations: int = 0
+    #: Shuffled node orders.
     audits: int = 0
+    #: Import path of ``save_model(estimator, path)``, called for the first repeat.
     save_model: str | None = None
+    #: Import path of ``explain(estimator, graphs, labels, folder)``, called with the test graphs of every fold after
+    #: they were predicted; it writes files into ``folder`` and changes no record.
     explain: str | None = None
 
     def __post_init__(self) -> None:
         check_number("repeats", self.repeats, low=1, integer=True)
-        check_number("permutations", self.permutations, low=0, integer=True)
-        check_number("audits", self.audits, low=0, integer=True)
+        for name in ("permutations", "audits"):
+            check_number(name, getattr(self, name), low=0, integer=True)
         labels = [method.label for method in self.methods]
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)

@@ -74,8 +74,6 @@ class Preparation:
             return data
         if not self._samples.is_time_series:
             return data[:, order][:, :, order]
-        if data.dtype != object:
-            return data[:, :, order]
         for index, series in enumerate(data):
             data[index] = series[:, order]
         return data

@@ -18,6 +18,8 @@ from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.naming import seed_from
 from isocapsnet.evaluation.samples import Samples
 
+#: Pairs (training, test) of positions in an array of labels.
+Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 #: A site is a test fold if two classes have at least this many subjects there.
 MIN_PER_CLASS = 2
 
@@ -39,23 +41,18 @@ class Split(NamedTuple):
 class Protocol:
     """How methods are evaluated.
 
-    Parameters
-    ----------
-    name : str
-        A key of :data:`PROTOCOLS`. "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the
-        dataset's own folds, or stratified k-fold, with each method's defaults. "leave-site-out": each site is the test
-        set once, tuned inside the other sites; small sites are tested together, or only train.
-    n_folds : int
-        Outer folds, if the dataset does not define them.
-    inner_folds : int
-        Folds of the search inside a training fold; 0 keeps each method's defaults.
-    n_candidates : int
-        The largest number of settings that the search tries.
+    "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the dataset's own folds, or
+    stratified k-fold, with each method's defaults. "leave-site-out": each site is the test set once, tuned inside the
+    other sites; small sites are tested together, or only train.
     """
 
+    #: A key of :data:`PROTOCOLS`.
     name: str = "nested"
+    #: Outer folds, if the dataset does not define them.
     n_folds: int = 3
+    #: Folds of the search inside a training fold; 0 keeps each method's defaults.
     inner_folds: int = 3
+    #: The largest number of settings that the search tries.
     n_candidates: int = 8
 
     def __post_init__(self) -> None:
@@ -98,10 +95,8 @@ def _splits(name: str, n_folds: int, samples: Samples, repeat: int) -> list[Spli
     return PROTOCOLS[name].split(samples, n_folds, seed)
 
 
-def stratified_folds(
-    labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """``n_folds`` pairs (training, test) of positions in ``labels``, stratified, one subject never on both sides."""
+def stratified_folds(labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int) -> Folds:
+    """``n_folds`` folds, stratified, one subject never on both sides."""
     smallest, count = _smallest_class(labels, groups)
     if count < n_folds:
         who = "graphs" if groups is None else "subjects"
@@ -118,9 +113,7 @@ def stratified_folds(
     return parts
 
 
-def inner_folds(
-    labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def inner_folds(labels: NDArray[Any], groups: NDArray[Any] | None, n_folds: int, seed: int) -> Folds:
     """As many stratified folds as classes and subjects allow, up to ``n_folds``; none below two."""
     for fewer in range(min(n_folds, _smallest_class(labels, groups)[1]), 1, -1):
         with suppress(InputError):
@@ -147,7 +140,7 @@ def null_order(samples: Samples, protocol: Protocol, permutation: int) -> NDArra
     rng = np.random.default_rng(seed_from("null", samples.digest, permutation))
     order = np.arange(len(samples))
     labelled = samples.labelled
-    site = samples.sites[labelled] if protocol.scheme.keeps_sites and samples.sites is not None else None
+    sites = samples.sites if protocol.scheme.keeps_sites else None
     subject = samples.groups[labelled] if samples.groups is not None else labelled
     members: dict[Any, list[int]] = {}
     for index, owner in zip(labelled.tolist(), subject.tolist(), strict=True):
@@ -156,10 +149,9 @@ def null_order(samples: Samples, protocol: Protocol, permutation: int) -> NDArra
         for graphs in members.values():
             order[graphs] = rng.permutation(graphs)
         return order
-    site_of = {} if site is None else dict(zip(labelled.tolist(), site.tolist(), strict=True))
     alike: dict[Any, list[list[int]]] = {}
     for graphs in members.values():
-        alike.setdefault(tuple(site_of.get(i) for i in graphs), []).append(graphs)
+        alike.setdefault(len(graphs) if sites is None else tuple(sites[graphs]), []).append(graphs)
     for peers in alike.values():
         for target, source in enumerate(rng.permutation(len(peers))):
             order[peers[target]] = peers[source]
@@ -257,26 +249,17 @@ def _checked(samples: Samples, split: Split) -> Split:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A protocol: how it splits, and what follows from that.
+    """A protocol: how it splits, and what follows from that."""
 
-    Parameters
-    ----------
-    split : callable
-        ``split(samples, n_folds, seed)`` returns the folds of one repeat.
-    is_tuned : bool
-        Whether settings are searched inside each training fold.
-    fixed_by : callable
-        ``fixed_by(samples)`` says what part of the dataset defines the folds, or None if ``seed`` does.
-    n_repeats : int
-        Repeats of the cross-validation, if a benchmark does not say how many.
-    keeps_sites : bool
-        Whether folds are sites. Subjects then stay in their site under the null, and folds are weighted by subjects.
-    """
-
+    #: ``split(samples, n_folds, seed)`` returns the folds of one repeat.
     split: Callable[[Samples, int, int], list[Split]]
+    #: Whether settings are searched inside each training fold.
     is_tuned: bool = True
+    #: ``fixed_by(samples)`` says what part of the dataset defines the folds, or None if ``seed`` does.
     fixed_by: Callable[[Samples], str | None] = lambda samples: None
+    #: Repeats of the cross-validation, if a benchmark does not say how many.
     n_repeats: int = 1
+    #: Whether folds are sites. Subjects then stay in their site under the null, and folds are weighted by subjects.
     keeps_sites: bool = False
 
 

@@ -56,15 +56,17 @@ def check_record(content: Any) -> Record:
     n_classes, n_test = len(record["classes"]), len(record["test"])
     _require(n_classes > 1, f"names {n_classes} classes")
     named = all(isinstance(name, str | int | float) for name in record["classes"])
-    _require(named and _differ(record["classes"]), "has classes without unique names")
+    _require(named and len(set(record["classes"])) == n_classes, "has classes without unique names")
     _require(record["n_train"] > 0, "has no training graphs")
     _require(n_test > 0 and _are(record["test"], int) and min(record["test"]) >= 0, "has no test indices")
-    _require(_differ(record["test"]), "names a test graph twice")
+    _require(len(set(record["test"])) == n_test, "names a test graph twice")
     _require(len(record["labels"]) == n_test, f"has {len(record['labels'])} labels of {n_test} test graphs")
     _require(_are(record["labels"], int), "has labels that are not integers")
     _require(min(record["labels"]) >= 0 and max(record["labels"]) < n_classes, "has labels that are not classes")
     _check_probabilities(record["probabilities"], n_test, n_classes)
-    _check_settings(record["settings"], job)
+    for name, value in record["settings"].items():
+        is_offered = name in job.space and value in job.space[name]
+        _require(is_offered, f"chose a setting {cut(name, 40)} that was not offered")
     _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
     times = list(record["seconds"].values())
     _require(_are(times, int | float) and 0 <= min(times) <= max(times) < _LONGEST_SECONDS, "has impossible times")
@@ -157,11 +159,10 @@ def _read_job(content: Record) -> Job:
 
 def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
     """``content`` if it has the fields and types of the schema, with numbers and texts of a plausible size."""
-    missing = [name for name in schema if name not in content]
-    unexpected = [name for name in content if name not in schema]
-    _require(not missing, f"{prefix} lacks {missing[0] if missing else ''}".strip())
-    _require(not unexpected, f"{prefix} has the unexpected field {cut(repr(unexpected[:1]), 60)}".strip())
+    for name in content:
+        _require(name in schema, f"{prefix} has the unexpected field {cut(repr(name), 60)}".strip())
     for name, kind in schema.items():
+        _require(name in content, f"{prefix} lacks {name}".strip())
         value = content[name]
         fits = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
         if isinstance(value, int):
@@ -180,19 +181,8 @@ def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> No
         _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
 
 
-def _check_settings(settings: Record, job: Job) -> None:
-    for name, value in settings.items():
-        _require(
-            name in job.space and value in job.space[name], f"chose a setting {cut(name, 40)} that was not offered"
-        )
-
-
 def _are(values: Iterable[Any], kind: Any) -> bool:
     return all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
-
-
-def _differ(values: Sequence[Any]) -> bool:
-    return len(set(values)) == len(values)
 
 
 def _is_shallow(value: Any, levels: int) -> bool:

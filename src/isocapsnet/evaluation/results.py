@@ -26,48 +26,33 @@ from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 
 @dataclass(frozen=True)
 class MethodResult:
-    """One row of the table.
-
-    Attributes
-    ----------
-    jobs : int
-        All jobs of the method, those of permutations and audits too.
-    failures : mapping
-        Reason to number of jobs.
-    metrics : mapping
-        Metric to its mean and interval over folds.
-    scores : mapping
-        (repeat, fold) to metric to value.
-    keys : mapping
-        (repeat, fold) to the key of the record.
-    n_test : mapping
-        (repeat, fold) to the number of test graphs.
-    weights : mapping
-        (repeat, fold) to its part in means: 1, or the number of test subjects where folds are sites.
-    seconds : float
-        Mean of tuning, fitting and predicting per fold.
-    p_chance : float
-        Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
-    name, parameters, space
-        The method without its parameters, these, and what was searched over.
-    is_best : bool
-        Whether it is above chance and beats every other method, Holm-adjusted over all pairs.
-    """
+    """One row of the table. Folds are named by (repeat, fold)."""
 
     method: str
+    #: All jobs of the method, those of permutations and audits too.
     jobs: int
+    #: Reason to number of jobs.
     failures: Mapping[str, int]
+    #: Metric to its mean and interval over folds.
     metrics: Mapping[str, Interval]
+    #: Fold to metric to value.
     scores: Mapping[FoldIndex, Mapping[str, float]]
+    #: Fold to the key of its record.
     keys: Mapping[FoldIndex, str]
+    #: Fold to the number of its test graphs.
     n_test: Mapping[FoldIndex, int]
+    #: Fold to its part in means: 1, or the number of test subjects where folds are sites.
     weights: Mapping[FoldIndex, int]
+    #: Mean of tuning, fitting and predicting per fold.
     seconds: float
     use_unlabeled: bool
+    #: Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
     p_chance: float = float("nan")
     verdict: str = ""
+    #: Whether it is above chance and beats every other method, Holm-adjusted over all pairs.
     is_best: bool = False
     audit: Audit | None = None
+    #: The method without its parameters, these, and what was searched over.
     name: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Any] = field(default_factory=dict)
@@ -140,18 +125,13 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Records or errors that can stand in one table, grouped by :func:`group_of`."""
+    """Records or errors by their data, splits and preparation as JSON, of which a table has one each."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
-        groups.setdefault(group_of(item), []).append(item)
+        job = item["job"]
+        protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
+        groups.setdefault(canonical_json([job["dataset"], protocol, job["preparation"]]), []).append(item)
     return groups
-
-
-def group_of(item: Mapping[str, Any]) -> str:
-    """The data, splits and preparation of a record or error as JSON; a table has one of each."""
-    job = item["job"]
-    protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
-    return canonical_json([job["dataset"], protocol, job["preparation"]])
 
 
 def _summarise_method(method: Evidence, ratio: float) -> MethodResult:

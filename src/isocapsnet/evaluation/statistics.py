@@ -17,6 +17,8 @@ from scipy import optimize, stats
 CHANCE = 0.5
 #: The significance level of every test.
 LEVEL = 0.05
+#: The power that a study should have to find a difference.
+POWER = 0.8
 
 Alternative = Literal["two-sided", "greater"]
 
@@ -69,10 +71,9 @@ def corrected_interval(
     *,
     weights: ArrayLike | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
-    confidence: float = 0.95,
     least_variance: float = 0.0,
 ) -> Interval:
-    """Mean over folds with the Nadeau-Bengio interval, cut at ``bounds``, the range of the metric.
+    """Mean over folds with the 95 % Nadeau-Bengio interval, cut at ``bounds``, the range of the metric.
 
     ``scores`` (n_scores,) holds one value per fold and repeat; NaN (undefined in a fold) is left out. With ``weights``
     (n_scores,) the mean is weighted, and the variance of a score is taken to fall with its weight, as it does with the
@@ -82,7 +83,7 @@ def corrected_interval(
     if not len(values):
         return Interval(*[float("nan")] * 3)
     mean, error = _mean_and_error(values, shares, test_over_train, least_variance)
-    half = float(stats.t.ppf((1 + confidence) / 2, max(len(values) - 1, 1)) * error)
+    half = float(stats.t.ppf(1 - LEVEL / 2, max(len(values) - 1, 1)) * error)
     return Interval(mean, float(np.maximum(mean - half, bounds[0])), float(np.minimum(mean + half, bounds[1])))
 
 
@@ -124,22 +125,16 @@ def permutation_p_value(observed: float, null: ArrayLike) -> float:
     return float((1 + np.sum(draws >= observed - 1e-12)) / (1 + len(draws)))
 
 
-def wilson_interval(correct: int, total: int, confidence: float = 0.95) -> Interval:
-    """A single accuracy, ``correct`` of ``total``, with Wilson's score interval."""
-    interval = stats.binomtest(correct, total).proportion_ci(confidence, method="wilson")
+def wilson_interval(correct: int, total: int) -> Interval:
+    """A single accuracy, ``correct`` of ``total``, with Wilson's 95 % score interval."""
+    interval = stats.binomtest(correct, total).proportion_ci(1 - LEVEL, method="wilson")
     return Interval(correct / total, float(interval.low), float(interval.high))
 
 
 def detectable_difference(
-    class_counts: Sequence[int],
-    n_scores: int,
-    test_over_train: float,
-    *,
-    power: float = 0.8,
-    alpha: float = LEVEL,
-    alternative: Alternative = "greater",
+    class_counts: Sequence[int], n_scores: int, test_over_train: float, *, alternative: Alternative = "greater"
 ) -> float:
-    """The smallest ROC AUC difference that a test over ``n_scores`` folds would find with this power.
+    """The smallest ROC AUC difference that a test over ``n_scores`` folds would find with 80 % power.
 
     ``class_counts`` are those of one test fold. Fold scores are taken to vary as the AUC of an uninformative
     score does. The same serves for the difference of two methods whose fold scores correlate by one half
@@ -149,8 +144,8 @@ def detectable_difference(
     if n_scores < 2 or np.isnan(variance):
         return float("nan")
     error, freedom = np.sqrt(variance * (1 / n_scores + test_over_train)), n_scores - 1
-    critical = stats.t.isf(alpha if alternative == "greater" else alpha / 2, freedom)
-    shift = optimize.brentq(lambda shift: stats.nct.sf(critical, freedom, shift) - power, 0.0, critical + 50.0)
+    critical = stats.t.isf(LEVEL if alternative == "greater" else LEVEL / 2, freedom)
+    shift = optimize.brentq(lambda shift: stats.nct.sf(critical, freedom, shift) - POWER, 0.0, critical + 50.0)
     return float(shift * error)
 
 

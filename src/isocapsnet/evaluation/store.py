@@ -20,7 +20,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -53,28 +52,27 @@ class Store:
         self.folder = Path(folder)
         self.rejected: dict[Path, dict[str, str]] = {}
         self._single: dict[str, dict[str, Job]] = {}
-        self._whole: set[str] = set()
-        self._read_batch = lru_cache(maxsize=8)(self._read_batch_file)
+        self._read_batch = lru_cache(maxsize=8)(self._read)
 
     def load(self, job: Job, expected: Mapping[str, Any] | None = None) -> Record | None:
         """The record of a finished job, or None if there is no usable one.
 
         ``expected`` is the fold of the plan (:func:`isocapsnet.evaluation.jobs.describe_fold`).
         """
-        check = (lambda record: check_fold(record, expected)) if expected is not None else None
-        record = self._read(self._find("records", job.key), check_record, check)
+        path = self._find("records", job.key)
+        record = self._read(path).get(job.key)
         if record is not None and job.permutation:
             self._single.setdefault(batch_key(job), {})[job.key] = job
-        if record is not None or not job.permutation:
-            return record
-        batch = self._find("records", batch_key(job))
-        # An absent batch is not cached as empty: another run may be about to write it.
-        record = self._read_batch(batch).get(job.key) if batch.exists() else None
-        return record if record is None or self._passes(check, record, batch) else None
+        elif job.permutation:
+            path = self._find("records", batch_key(job))
+            # An absent batch is not cached as empty: another run may be about to write it.
+            record = self._read_batch(path).get(job.key) if path.exists() else None
+        check = None if expected is None else (lambda record: check_fold(record, expected))
+        return record if record is not None and self._passes(check, record, path) else None
 
     def load_key(self, key: str) -> Record | None:
         """The record of a job that is no permutation, by its key; None if there is no usable one."""
-        return self._read(self._find("records", key), check_record)
+        return self._read(self._find("records", key)).get(key)
 
     def save(self, job: Job, record: Mapping[str, Any]) -> Record:
         """Write a record and return it as :meth:`load` would; the last of a batch of permutations merges the batch.
@@ -101,28 +99,26 @@ class Store:
 
     def load_error(self, job: Job) -> Record | None:
         """Why a job failed in its last run, or None."""
-        return self._read(self._find("errors", job.key), check_error)
+        return self._read(self._find("errors", job.key), check_error).get(job.key)
 
     def artifacts(self, job: Job) -> Path:
         """The folder of a job's artifacts."""
         return self.folder / "artifacts" / job.key
 
     def has_whole_artifacts(self, job: Job) -> bool:
-        """Whether the artifacts of a job can be read; checked once."""
-        if job.key not in self._whole:
-            try:
-                check_artifacts(self.artifacts(job))
-            except DamagedError as error:
-                self._reject(self.artifacts(job), str(error))
-                return False
-            self._whole.add(job.key)
+        """Whether the artifacts of a job can be read."""
+        try:
+            check_artifacts(self.artifacts(job))
+        except DamagedError as error:
+            self._reject(self.artifacts(job), str(error))
+            return False
         return True
 
     def records(self, check: Check | None = None) -> Iterator[Record]:
         """Every record in the folder that passes ``check``, in the order of the files."""
         seen: set[str] = set()
         for path in sorted(self.folder.glob("records/??/*")):
-            for record in self._read_file(path):
+            for record in self._read(path).values():
                 # A crash can leave a record both alone and in its batch.
                 if record["key"] not in seen and self._passes(check, record, path):
                     seen.add(record["key"])
@@ -130,8 +126,8 @@ class Store:
 
     def errors(self) -> Iterator[Record]:
         """Every failure in the folder."""
-        paths = sorted(self.folder.glob("errors/??/*"))
-        return (error for path in paths if (error := self._read(path, check_error)) is not None)
+        for path in sorted(self.folder.glob("errors/??/*")):
+            yield from self._read(path, check_error).values()
 
     def describe_rejected(self) -> list[str]:
         """A sentence for each of the first files that could not be used, and one for the others."""
@@ -172,49 +168,24 @@ class Store:
         former = path.with_suffix("")
         return former if not os.path.lexists(path) and os.path.lexists(former) else path
 
-    def _read(self, path: Path, validate: Callable[[Any], Record], check: Check | None = None) -> Record | None:
-        """The record or error in a file, or None if there is no usable one."""
-        try:
-            return self._accept(path, validate(read_json(path)), check)
-        except FileNotFoundError:
-            return None
-        except DamagedError as error:
-            self._reject(path, str(error))
-            return None
-
-    def _accept(self, path: Path, content: Record, check: Check | None) -> Record | None:
-        if content["key"] != _key_of(path):
-            raise DamagedError("holds the content of another file")
-        return content if self._passes(check, content, path) else None
-
-    def _read_file(self, path: Path) -> Iterable[Record]:
-        """The records of a file, which may be a batch."""
+    def _read(self, path: Path, validate: Callable[[Any], Record] = check_record) -> dict[str, Record]:
+        """What is usable of a file by key: a record or an error, or the records of a batch."""
         try:
             content = read_json(path)
-            if isinstance(content, dict) and "batch" in content:
-                return self._open_batch(path, content).values()
-            record = self._accept(path, check_record(content), None)
-            return () if record is None else (record,)
-        except (DamagedError, FileNotFoundError) as error:
-            self._reject(path, str(error) if isinstance(error, DamagedError) else "is gone")
-            return ()
-
-    def _read_batch_file(self, path: Path) -> dict[str, Record]:
-        """The usable records of a batch by key."""
-        try:
-            return self._open_batch(path, read_json(path))
+            if validate is check_record and isinstance(content, dict) and "batch" in content:
+                return self._open_batch(path, content)
+            record = validate(content)
+            if record["key"] != _key_of(path):
+                raise DamagedError("holds the content of another file")
+            return {record["key"]: record}
         except FileNotFoundError:
             return {}
         except DamagedError as error:
             self._reject(path, str(error))
             return {}
 
-    def _open_batch(self, path: Path, content: Any) -> dict[str, Record]:
-        if (
-            not isinstance(content, dict)
-            or not isinstance(content.get("batch"), list)
-            or content.keys() > {"key", "batch"}
-        ):
+    def _open_batch(self, path: Path, content: Record) -> dict[str, Record]:
+        if not isinstance(content["batch"], list) or content.keys() > {"key", "batch"}:
             raise DamagedError("is no batch of records")
         records: dict[str, Record] = {}
         for number, item in enumerate(content["batch"], start=1):
@@ -270,9 +241,8 @@ def _key_of(path: Path) -> str:
 
 def batch_key(job: Job) -> str:
     """The key of the file that a permutation job shares with the others of its hundred."""
-    number = (job.permutation - 1) // BATCH_SIZE
-    first = replace(job, permutation=number * BATCH_SIZE + 1)
-    return digest_of({**first.to_json(), "permutation": [first.permutation, first.permutation + BATCH_SIZE - 1]})
+    first = job.permutation - (job.permutation - 1) % BATCH_SIZE
+    return digest_of({**job.to_json(), "permutation": [first, first + BATCH_SIZE - 1]})
 
 
 def _first(reasons: Mapping[str, str]) -> str:

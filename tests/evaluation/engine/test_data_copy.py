@@ -12,8 +12,9 @@ import pytest
 from benchmark_toys import FlipsAByte, Prior, flip_byte, toy_method
 from click.testing import CliRunner, Result
 
-from isocapsnet._data_copies import DataCopies, publish
+from isocapsnet._planning import publish
 from isocapsnet._reporting import read_content
+from isocapsnet._results_folders import DataCopies
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
 from isocapsnet.datasets.graphs import BrainGraphs

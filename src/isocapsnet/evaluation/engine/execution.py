@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isocapsnet.evaluation.engine.limits import Limits
-from isocapsnet.evaluation.engine.runner import Outcome, check_limits, load_finished, run_tasks
+from isocapsnet.evaluation.engine.runner import Outcome, load_finished, run_tasks
+from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.evidence import Summary, summarise
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.records import Record
@@ -17,20 +17,11 @@ from isocapsnet.evaluation.store import Store
 
 
 class Execution:
-    """A plan and the records of it in a results folder. Each record is read once.
-
-    Attributes
-    ----------
-    tasks : list of Task
-        All tasks of the plan.
-    waiting : list of Task
-        The tasks that :meth:`run` runs.
-    n_failed : int
-        Tasks that failed in an earlier run.
-    """
+    """A plan and the records of it in a results folder. Each record is read once."""
 
     def __init__(self, plan: Plan, folder: Path, *, retry_failed: bool = True) -> None:
         self.store = Store(folder)
+        #: All tasks of the plan.
         self.tasks = plan.tasks(folder)
         self._summaries: dict[str, Summary] = {}
         for task in self.tasks:
@@ -39,7 +30,9 @@ class Execution:
         remaining = [task for task in self.tasks if task.job.key not in self._summaries]
         errors = {task.job.key: self.store.load_error(task.job) for task in remaining}
         self._errors: dict[str, Record] = {key: error for key, error in errors.items() if error is not None}
+        #: The tasks that :meth:`run` runs.
         self.waiting = [task for task in remaining if retry_failed or task.job.key not in self._errors]
+        #: Tasks that were finished, and that failed, in an earlier run.
         self.n_done, self.n_failed = len(self._summaries), len(self._errors)
 
     def estimate_seconds(self) -> tuple[float, int]:
@@ -51,10 +44,13 @@ class Execution:
         return float(np.sum(estimates)), len(self.waiting) - len(estimates)
 
     def run(
-        self, executor: Executor, *, limits: Limits | None = None, on_outcome: Callable[[Outcome], None] | None = None
+        self,
+        executor: Executor,
+        *,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
+        on_outcome: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
         """Run the waiting tasks; see :func:`isocapsnet.evaluation.engine.runner.run_tasks`."""
-        check_limits(limits, executor)
         self.store.remove_leftovers()
         self.store.set_aside_rejected()
 
@@ -64,8 +60,7 @@ class Execution:
                 self._summaries[outcome.job.key] = summarise(outcome.record)
             else:
                 self._errors[outcome.job.key] = {"job": outcome.job.to_json(), "reason": outcome.error}
-            if on_outcome is not None:
-                on_outcome(outcome)
+            on_outcome(outcome)
 
         run_tasks(self.waiting, self.store, executor, limits=limits, on_outcome=keep)
 

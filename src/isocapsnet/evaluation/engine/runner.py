@@ -14,9 +14,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.child import attempt
 from isocapsnet.evaluation.engine.executors import InProcessExecutor
-from isocapsnet.evaluation.engine.limits import Limits
-from isocapsnet.evaluation.engine.memory import can_watch_memory
-from isocapsnet.evaluation.engine.worker import run_in_child
+from isocapsnet.evaluation.engine.worker import Limits, run_in_child
 from isocapsnet.evaluation.failures import describe_failure
 from isocapsnet.evaluation.jobs import Job, Task, describe_fold
 from isocapsnet.evaluation.records import Record
@@ -37,30 +35,14 @@ class Outcome:
         return None if self.failure is None else self.failure["reason"]
 
 
-def run(
-    tasks: Iterable[Task],
-    store: Store,
-    executor: Executor,
-    *,
-    limits: Limits | None = None,
-    on_outcome: Callable[[Outcome], None] = lambda outcome: None,
-) -> None:
-    """Run the tasks that have no usable record and artifacts in the store.
+def run(tasks: Iterable[Task], store: Store, executor: Executor, **options: Any) -> None:
+    """Run the tasks that have no usable record and artifacts in the store, with the options of :func:`run_tasks`.
 
     Records and artifacts that cannot be used are set aside with a warning first.
     """
-    check_limits(limits, executor)
     remaining = [task for task in tasks if load_finished(task, store) is None]
     store.set_aside_rejected()
-    run_tasks(remaining, store, executor, limits=limits, on_outcome=on_outcome)
-
-
-def check_limits(limits: Limits | None, executor: Executor) -> None:
-    """Refuse limits that cannot be kept."""
-    if isinstance(executor, InProcessExecutor) and limits not in (None, Limits()):
-        raise InputError("Limits on time and memory need worker processes; use jobs=1 or more, or set no limits.")
-    if limits is not None and limits.memory is not None and not can_watch_memory():
-        raise InputError("memory_limit needs Linux, which reports the memory of a process.")
+    run_tasks(remaining, store, executor, **options)
 
 
 def run_tasks(
@@ -68,7 +50,7 @@ def run_tasks(
     store: Store,
     executor: Executor,
     *,
-    limits: Limits | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
 ) -> None:
     """Run tasks and store each result as it comes in, before ``on_outcome`` is called.
@@ -76,12 +58,14 @@ def run_tasks(
     On Ctrl-C, a full disk (OSError) or any other exception, jobs that have not started are cancelled and the exception
     is raised; stored results stay.
     """
-    how = _run_here if isinstance(executor, InProcessExecutor) else run_in_child
+    is_here = isinstance(executor, InProcessExecutor)
+    if is_here and limits != Limits():
+        raise InputError("Limits on time and memory need worker processes; use jobs=1 or more, or set no limits.")
     finished: queue.SimpleQueue[Future[dict[str, Any]]] = queue.SimpleQueue()
     waiting: dict[Future[dict[str, Any]], Task] = {}
     try:
         for task in tasks:
-            future = executor.submit(how, task.to_json(), limits or Limits())
+            future = executor.submit(_run_here if is_here else run_in_child, task.to_json(), limits)
             waiting[future] = task
             future.add_done_callback(finished.put)
             while not finished.empty():

@@ -11,18 +11,30 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from isocapsnet.evaluation.engine.limits import Limits
-from isocapsnet.evaluation.engine.memory import anonymous_memory
-from isocapsnet.evaluation.engine.threads import ONE_THREAD
+import psutil
 
+# One torch, BLAS and numba thread per job, so that results do not depend on where a job ran. The libraries read these
+# when they are imported; in a process that runs already, :func:`isocapsnet._threads.one_thread` does the same.
+_LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "NUMEXPR_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
+ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 _WATCH_SECONDS = 0.05
 _STDERR_TAIL = 2000
 _ANSWERS = {"started": bool, "record": dict, "error": dict, "full": str}
 # A process that has closed its answers ends by itself, if at all, within this time.
 _END_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a job may take once data and method are loaded, and bytes that it may use; None: no limit."""
+
+    seconds: float | None = None
+    memory: int | None = None
 
 
 class Worker:
@@ -44,14 +56,11 @@ class Worker:
         answer = self._read_answer(child)
         if answer is None or "started" not in answer:
             return answer or self._report_death("while loading the data and the method")
-        watch = _Watch(child, limits)
-        try:
+        with _watching(child, limits) as broken:
             answer = self._read_answer(child)
-        finally:
-            watch.end()
         if answer is None:
-            return self._report_death("while running the job", watch.reason)
-        if watch.reason is not None:  # the answer came while the child was being killed
+            return self._report_death("while running the job", *broken)
+        if broken:  # the answer came while the child was being killed
             self.close()
         return answer
 
@@ -79,7 +88,6 @@ class Worker:
 
     def _send(self, line: str) -> "subprocess.Popen[str] | None":
         """Hand a line to the child, to a new one where there is none or it died idle; None when retired."""
-        child = None
         for _ in range(2):
             child = self._living_child()
             if child is None:
@@ -140,32 +148,40 @@ class Worker:
         return {"error": {"reason": reason, "traceback": tail}}
 
 
-class _Watch:
-    """Kills a child that breaks a limit, from a thread of its own, and gives the reason."""
+@contextmanager
+def _watching(child: "subprocess.Popen[str]", limits: Limits) -> Iterator[list[str]]:
+    """Kill a child that breaks a limit, from a thread of its own; yield the list to which the reason is added."""
+    broken: list[str] = []
+    over = threading.Event()
 
-    def __init__(self, child: "subprocess.Popen[str]", limits: Limits) -> None:
-        self.reason: str | None = None
-        self._child, self._limits, self._over = child, limits, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        if limits.seconds is not None or limits.memory is not None:
-            self._thread.start()
-
-    def end(self) -> None:
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _look(self) -> None:
-        started, limits = time.monotonic(), self._limits
-        while not self._over.wait(_WATCH_SECONDS):
-            used = anonymous_memory(self._child.pid) if limits.memory is not None else None
+    def look() -> None:
+        started = time.monotonic()
+        while not broken and not over.wait(_WATCH_SECONDS):
             if limits.seconds is not None and time.monotonic() - started > limits.seconds:
-                self.reason = f"Timeout: over {limits.seconds:g} s"
-            elif used is not None and limits.memory is not None and used > limits.memory:
-                self.reason = f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB"
-            if self.reason is not None:
-                _kill_group(self._child)
-                return
+                broken.append(f"Timeout: over {limits.seconds:g} s")
+            elif limits.memory is not None and (used := _used_memory(child.pid)) > limits.memory:
+                broken.append(f"MemoryLimit: {used / 1e6:.0f} MB, over the limit of {limits.memory / 1e6:.0f} MB")
+        if broken:
+            _kill_group(child)
+
+    thread = threading.Thread(target=look, daemon=True)
+    if limits != Limits():
+        thread.start()
+    try:
+        yield broken
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
+def _used_memory(pid: int) -> int:
+    """Bytes that a process uses, on Linux without mapped files such as a dataset; 0 if it has ended."""
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.Error:
+        return 0
+    return int(memory.rss - getattr(memory, "shared", 0))
 
 
 # Each thread that runs jobs is a slot. Linux's parent-death signal fires when the *thread* that started a child
