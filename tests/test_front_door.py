@@ -295,6 +295,34 @@ def test_a_method_of_another_package_is_used_by_its_name(study: ic.BrainGraphs, 
     assert pd.read_csv(tmp_path / "cli" / "results.csv")["failed"].tolist() == [0]
 
 
+_DERIVED = """
+import numpy as np
+from isocapsnet.models import GraphClassifier
+
+class Edge(GraphClassifier):
+    def _fit(self, X, codes):
+        pass
+    def _predict_proba(self, X):
+        return np.tile([0.5, 0.5], (len(X), 1))
+"""
+
+
+def test_an_edited_method_of_another_package_runs_again(
+    study: ic.BrainGraphs, tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_jobs = []
+    for source in (_DERIVED, _DERIVED, _DERIVED.replace("[0.5, 0.5]", "[0.4, 0.6]")):
+        (plugin / "edge_plugin.py").write_text(source)
+        linecache.clearcache()
+        monkeypatch.delitem(sys.modules, "edge_plugin", raising=False)
+        outcomes: list[Any] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ic.benchmark(study, ["edge"], out=tmp_path / "run", jobs=0, **{**SMALL, "progress": outcomes.append})
+        n_jobs.append(len(outcomes))
+    assert n_jobs == [3, 0, 3]
+
+
 # -- other doors --------------------------------------------------------------------------------------------------
 
 

@@ -131,6 +131,8 @@ def list_one_method(method: Method, **options: Any) -> MethodSpec:
 
 def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool = False, **runtime: Any) -> MethodSpec:
     """A method by its name."""
+    from isocapsnet.models import MODELS
+
     model = find_class(name)
     estimator = model()
     defaults = estimator.get_params()
@@ -140,7 +142,8 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
         estimator,
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
-        version=getattr(model, "version", None) or source_version(estimator),
+        # A class of another package inherits the version of ours, which says nothing about its own code.
+        version=model.version if name in MODELS else source_version(estimator),
         parameters=parameters,
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
         use_unlabeled=use_unlabeled,

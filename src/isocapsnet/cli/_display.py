@@ -29,7 +29,7 @@ def results_table(results: Results, title: str, width: int) -> Group:
             number(row.metrics["accuracy"].mean),
             number(row.metrics["weighted_f1"].mean),
             number(row.seconds, digits=2),
-            p_value(row.p_chance),
+            _plain(p_value(row.p_chance)),
             *([] if is_narrow else [escape(row.verdict)]),
             style="bold" if row.is_best else None,
         )
@@ -45,7 +45,7 @@ def audit_table(results: Results) -> RichTable:
     for row in results.summary.rows:
         if row.audit is not None:
             difference = escape(interval(*row.audit.difference))
-            table.add_row(escape(row.method), difference, p_value(row.audit.p_value), row.audit.verdict)
+            table.add_row(escape(row.method), difference, _plain(p_value(row.audit.p_value)), row.audit.verdict)
     return table
 
 
@@ -81,3 +81,8 @@ def _caption(results: Results) -> str:
     if any(row.use_unlabeled for row in results.summary.rows):
         notes.append("+ unlabelled graphs took part in training.")
     return " ".join(notes)
+
+
+def _plain(text: str) -> str:
+    """Spaces that a terminal may break."""
+    return text.replace("\u00a0", " ")
