@@ -136,9 +136,10 @@ class Hangs(Prior):
 
 
 class HoldsTheInterpreter(Prior):
-    """One call that lets no other thread of its process run for a long time."""
+    """One call that lets no other thread of its process run for a long time; a file says that it has begun."""
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> "HoldsTheInterpreter":
+        Path(os.environ["HOLDS_THE_INTERPRETER"]).touch()
         pow(7, 100_000_000)
         return self
 

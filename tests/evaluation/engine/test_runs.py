@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from benchmark_toys import (
     CountsThreads,
@@ -323,16 +324,19 @@ def test_ctrl_c_stops_cleanly_and_leaves_no_process(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_child_deep_in_a_call_dies_with_its_killed_parent(tmp_path: Path) -> None:
     code = _SCRIPT.replace("Logistic", "HoldsTheInterpreter").replace('parameters={"sleep": float(sys.argv[2])}', "")
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), "0"], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    process.stdout.readline()  # a constant job is done, so the other child is in its first fit
-    time.sleep(0.5)
+    begun = tmp_path / "begun"
+    environment = {**os.environ, "HOLDS_THE_INTERPRETER": str(begun)}
+    command = [sys.executable, "-c", code, str(tmp_path / "run"), "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
     children = _descendants(process.pid)
     process.kill()
     process.wait()
-    time.sleep(1)
     assert children
-    assert not any(map(_is_running, children))
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in children if psutil.pid_exists(pid)], timeout=10)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_child_ends_when_the_pipe_from_its_parent_closes(tmp_path: Path) -> None:
