@@ -143,7 +143,7 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
         # A class of another package inherits the version of ours, which says nothing about its own code.
-        version=model.version if name in MODELS else source_version(estimator),
+        version=getattr(model if name in MODELS else None, "version", None) or source_version(estimator),
         parameters=parameters,
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
         use_unlabeled=use_unlabeled,

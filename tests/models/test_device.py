@@ -13,7 +13,8 @@ from isocapsnet import InputError
 from isocapsnet.models import MODELS, _device
 from isocapsnet.models._device import available_bytes, check_room
 
-# Graphs and batches so large that what else the process holds does not count, fits as short as they can be.
+# Graphs and batches so large that what else the process holds does not count. Two steps: the moments of the optimizer
+# are made in the first, and lie beside the activations of the second.
 MEASURED = """
 import logging, sys, warnings
 from pathlib import Path
@@ -30,7 +31,7 @@ class Estimates(logging.Handler):
 
 method, n_nodes, parameters, estimates = sys.argv[1], int(sys.argv[2]), eval(sys.argv[3]), []
 warnings.simplefilter("ignore")
-settings = {"max_epochs": 1, "batch_size": 64, "calibrate": False, "random_state": 0, "device": "cpu", **parameters}
+settings = {"max_epochs": 2, "batch_size": 64, "calibrate": False, "random_state": 0, "device": "cpu", **parameters}
 X = np.random.default_rng(0).normal(size=(64, n_nodes, n_nodes)).astype(np.float32)
 y = np.arange(64) % 2
 MODELS[method](**settings).fit(X[:, :12, :12], y)  # compiles, loads libraries
