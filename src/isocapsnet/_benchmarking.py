@@ -38,7 +38,7 @@ def benchmark(
     connectivity: str | None = None,
     transform: str | Sequence[str] = (),
     harmonize: bool = False,
-    confounds: Sequence[str] = (),
+    confounds: str | Sequence[str] = (),
     group: str | None = None,
     use_unlabeled: bool = False,
     save_models: bool = True,
@@ -91,7 +91,7 @@ def benchmark(
         Transforms inside each fold, in this order.
     harmonize : bool
         Remove site effects with ComBat, fitted in each fold.
-    confounds : sequence of str
+    confounds : str or sequence of str
         Covariates to regress out in each fold.
     group : str, optional
         The covariate that says which graphs are of one person.

@@ -18,7 +18,7 @@ from isocapsnet.datasets.atlas import match_nodes
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
-from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options
+from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options, as_names
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.protocol import Protocol
@@ -42,7 +42,7 @@ class Options:
     connectivity: str | None
     transform: str | Sequence[str]
     harmonize: bool
-    confounds: Sequence[str]
+    confounds: str | Sequence[str]
     group: str | None
     use_unlabeled: bool
     save_models: bool
@@ -55,6 +55,9 @@ class Options:
     memory_limit: int | None
     retry_failed: bool
     dry_run: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confounds", as_names(self.confounds))
 
     def executor(self) -> AbstractContextManager[Executor]:
         """Where jobs run."""
@@ -110,7 +113,7 @@ def open_for_benchmark(data: Any, options: Options, reading: Mapping[str, Any]) 
     # A file has all its columns, and naming some would change its digest; columns of a folder's table must be named.
     is_folder = isinstance(data, str | Path) and Path(data).is_dir()
     if is_folder or reading.get("covariates"):
-        needed = [*(reading.get("covariates") or ()), *options.confounds, *filter(None, [options.group])]
+        needed = [*as_names(reading.get("covariates") or ()), *options.confounds, *filter(None, [options.group])]
         reading = {**reading, "covariates": tuple(dict.fromkeys(needed)) or None}
     return open_data(EMBEDDED if data is None else data, reading)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import ATLASES, Layout, layout_of, match_nodes
+from isocapsnet.datasets.atlas import ATLASES, Layout, match_nodes
 from isocapsnet.datasets.duplicates import find_duplicates
 from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -34,10 +34,10 @@ def load_graphs(
     *,
     target: str | None = None,
     site: str | None = None,
-    covariates: Sequence[str] | None = None,
+    covariates: str | Sequence[str] | None = None,
     participants: str | Path | None = None,
-    select: Sequence[str] = (),
-    exclude: Sequence[str] = (),
+    select: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     kind: Literal["auto", "graphs", "edges", "series"] = "auto",
     atlas: str | None = None,
     n_nodes: int | None = None,
@@ -65,9 +65,9 @@ def load_graphs(
         one value per graph as covariates unless some are named.
     participants : path, optional
         The table of subjects, where it does not lie with the matrices as ``participants.tsv`` or ``.csv``.
-    select : sequence of str, optional
+    select : str or sequence of str, optional
         Parts that the names of the wanted files have, where subjects have several: an atlas, a session, a run.
-    exclude : sequence of str, optional
+    exclude : str or sequence of str, optional
         Subjects to leave out; recorded in the passport.
     kind : {"auto", "graphs", "edges", "series"}
         Which files to read where a folder holds graphs and time series, and what they hold where that is ambiguous.
@@ -92,12 +92,8 @@ def load_graphs(
     InputError
         One sentence about the first problem; :func:`examine_graphs` returns all of them.
     """
-    table = None if participants is None else Path(participants)
-    layout = layout_of(like) if isinstance(like, BrainGraphs) else like
-    options = ReadOptions(
-        *(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas, n_nodes, index_base),
-        *(directed, layout, read_limit),
-    )
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "source"}
+    options = ReadOptions(**given)
     findings = Findings()
     data = _read(source, options, findings)
     if data is None or findings.errors:
