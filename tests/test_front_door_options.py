@@ -47,3 +47,27 @@ def test_data_are_checked_with_the_options_they_are_read_with(study: ic.BrainGra
     assert ic.check_data(folder, target="dx", participants=str(moved), exclude="12", like=study).errors == []
     [error] = ic.check_data(folder, target="dx", participants=str(moved), like=study.subset([0]), n_nodes=7).errors
     assert "7" in error
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *({"memory_limit": "4GB", "jobs": 1}, {"timeout": "60", "jobs": 1}, {"timeout": 0, "jobs": 1}),
+        *({"folds": 0}, {"folds": 1}, {"candidates": 0}, {"jobs": -1}, {"jobs": 1.5}, {"permutations": -1}),
+        *({"timeout": 60, "jobs": 0}, {"memory_limit": 10**9, "jobs": 0}, {"repeats": 0}),
+        *({"transform": "harmonize"}, {"transform": ["abs", "harmonize"]}),
+    ],
+)
+def test_options_that_cannot_be_followed_are_refused_before_anything_is_written(
+    option: dict[str, Any], study: ic.BrainGraphs, tmp_path: Path
+) -> None:
+    [name, *_] = option
+    with pytest.raises(ic.InputError, match="site=" if name == "transform" else f"{name}="):
+        ic.benchmark(study, ["constant"], out=tmp_path / "out", **{**SMALL, **option})
+    assert not (tmp_path / "out").exists()
+
+
+def test_numbers_of_numpy_are_numbers(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    options = {**SMALL, "folds": np.int64(2), "candidates": np.int32(1)}
+    results = ic.benchmark(study, ["constant"], out=tmp_path / "out", **options)
+    assert results.summary.rows[0].jobs == 2 and type(results.context["protocol"]["n_folds"]) is int

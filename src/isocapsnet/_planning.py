@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
-from isocapsnet._validation import InputError, check_option
+from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.atlas import match_nodes
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -21,9 +21,11 @@ from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options, as_names
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.preparation import Step
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import DataSource, Samples
 
+_LOWEST = {"repeats": 1, "folds": 2, "candidates": 1, "permutations": 0, "jobs": 0}
 #: The dataset of a benchmark without data, and its repeats.
 EMBEDDED, _EMBEDDED_REPEATS = "planted", 2
 
@@ -57,7 +59,9 @@ class Options:
     dry_run: bool
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "confounds", as_names(self.confounds))
+        plain = {name: value.item() for name, value in vars(self).items() if isinstance(value, np.number)}
+        for name, value in {**plain, "confounds": as_names(self.confounds)}.items():
+            object.__setattr__(self, name, value)
 
     def executor(self) -> AbstractContextManager[Executor]:
         """Where jobs run."""
@@ -73,7 +77,7 @@ class Options:
         if self.scheduler is not None:
             return None
         if self.cluster is None:
-            return count_cores() if self.jobs is None else max(1, self.jobs)
+            return count_cores() if self.jobs is None else max(1, self.jobs)  # 0: one at a time, here
         kind, _, number = self.cluster.partition(":")
         if kind != "local" or not number.isdecimal() or int(number) < 1:
             raise InputError(f"cluster={self.cluster} cannot be read; write local:N with the number of workers.")
@@ -86,6 +90,14 @@ class Options:
             raise InputError(f"{' and '.join(given)} exclude each other; give one of them.")
         if self.audit is not None:
             check_option("audit", self.audit, ("node-order",))
+        for name, low in _LOWEST.items():
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=low, integer=True)
+        limits = {name: getattr(self, name) for name in ("timeout", "memory_limit") if getattr(self, name) is not None}
+        for name, value in limits.items():
+            check_number(name, value, low=0, open_low=True)
+            if self.jobs == 0:
+                raise InputError(f"{name}= needs worker processes; use jobs=1 or more, or leave it out.")
         self.count_slots()
 
 
@@ -134,9 +146,11 @@ def make_plan(
     )
     samples = Samples(data, options.group, use_series)
     protocol = Protocol(
-        options.protocol, options.folds or Protocol.n_folds, n_candidates=options.candidates or Protocol.n_candidates
+        options.protocol,
+        Protocol.n_folds if options.folds is None else options.folds,
+        n_candidates=Protocol.n_candidates if options.candidates is None else options.candidates,
     )
-    _check_data(samples, protocol, options)
+    _check_data(samples, protocol, steps, options)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
     if options.dry_run:
         source = DataSource("", samples.digest, group=options.group, use_series=use_series)
@@ -186,7 +200,7 @@ def publish(samples: Samples, folder: Path) -> DataSource:
     return source
 
 
-def _check_data(samples: Samples, protocol: Protocol, options: Options) -> None:
+def _check_data(samples: Samples, protocol: Protocol, steps: Sequence[Step], options: Options) -> None:
     """Refuse options that need what the data do not have, and options that would be ignored."""
     fixed = protocol.scheme.fixed_by(samples)
     if options.folds is not None and fixed is not None:
@@ -200,9 +214,10 @@ def _check_data(samples: Samples, protocol: Protocol, options: Options) -> None:
         )
     if options.use_unlabeled and not len(samples.unlabelled):
         raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")
-    if options.harmonize and samples.sites is None:
+    harmonizes = any(step.name == "harmonize" for step in steps)
+    if harmonizes and samples.sites is None:
         raise InputError("harmonize=True needs sites; name their column with site=.")
-    if samples.sites is not None and (options.harmonize or protocol.scheme.keeps_sites):
+    if samples.sites is not None and (harmonizes or protocol.scheme.keeps_sites):
         _refuse_missing("of sites", samples.sites, samples)
     columns = [] if samples.covariates is None else list(samples.covariates.columns)
     for column in options.confounds:
