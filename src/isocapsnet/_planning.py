@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import match_nodes
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
-from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options, as_names
+from isocapsnet.datasets.reading import ReadOptions, as_names
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.preparation import Step
@@ -103,12 +102,20 @@ class Options:
 
 def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
     """A dataset, arrays ``(X, y)``, a path or the name of a dataset as one dataset."""
-    if isinstance(data, tuple) and len(data) == 2:
-        data = BrainGraphs(data[0], data[1])
-    if not isinstance(data, BrainGraphs):
-        return load_graphs(data, **reading)
-    options = ReadOptions(**reading)
-    return match_nodes(apply_options(data, options, Findings()), options.n_nodes, options.like)
+    check_keywords(reading)
+    return load_graphs(as_source(data), **reading)
+
+
+def as_source(data: Any) -> Any:
+    """What :func:`load_graphs` reads: arrays ``(X, y)`` become a dataset, and the rest is left as it is."""
+    return BrainGraphs(data[0], data[1]) if isinstance(data, tuple) and len(data) == 2 else data
+
+
+def check_keywords(reading: Mapping[str, Any], others: Sequence[str] = ()) -> None:
+    """Refuse keywords that are neither options of reading nor among ``others``."""
+    names = [*others, *(field.name for field in fields(ReadOptions))]
+    if unknown := [name for name in reading if name not in names]:
+        raise InputError(f"There is no option {unknown[0]!r}; choose from {', '.join(names)}.")
 
 
 def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:
@@ -152,12 +159,9 @@ def make_plan(
     )
     _check_data(samples, protocol, steps, options)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
-    if options.dry_run:
-        source = DataSource("", samples.digest, group=options.group, use_series=use_series)
-        source.keep(samples)
-    else:
-        source = publish(samples, Path(options.out))
-    return Plan(
+    source = DataSource("", samples.digest, group=options.group, use_series=use_series)
+    source.keep(samples)
+    plan = Plan(
         source=source,
         methods=specs,
         protocol=protocol,
@@ -168,6 +172,7 @@ def make_plan(
         save_model="isocapsnet:save_model" if options.save_models else None,
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )
+    return plan if options.dry_run else replace(plan, source=publish(samples, Path(options.out)))
 
 
 def publish(samples: Samples, folder: Path) -> DataSource:

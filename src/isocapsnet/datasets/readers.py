@@ -50,7 +50,7 @@ def load_graphs(
 
     Parameters
     ----------
-    source : path, name or list
+    source : path, name, list or BrainGraphs
         A folder with one matrix, edge list or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
         ``.mat``, ``.graphml``, ``.edges``, ``.edgelist``) and a participants table; BIDS derivatives
         (``*_relmat.tsv``, ``*_timeseries.tsv``); a TUDataset folder; the paper authors' folder of pickled folds; an
@@ -98,7 +98,8 @@ def load_graphs(
     data = _read(source, options, findings)
     if data is None or findings.errors:
         first, *others = findings.errors
-        raise InputError(f"{first} ({len(others)} more; `isocapsnet data check` lists them all.)" if others else first)
+        more = f"{len(others)} more; isocapsnet.check_data, or `isocapsnet data check`, lists them all."
+        raise InputError(f"{first} ({more})" if others else first)
     return data
 
 
@@ -123,12 +124,18 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         check_number("n_nodes", options.n_nodes, low=1, integer=True)
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
+    if options.read_limit is not None:
+        check_number("read_limit", options.read_limit, low=0, open_low=True)
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs  # which reads with this module
 
+    data: BrainGraphs | None
     try:
-        if isinstance(source, str) and source in CATALOG and not Path(source).exists():
+        if isinstance(source, BrainGraphs):
+            _refuse_options(options, COLUMN_OPTIONS, "data in memory")
+            data = apply_options(source, options, findings)
+        elif isinstance(source, str) and source in CATALOG and not Path(source).exists():
             _refuse_options(options, COLUMN_OPTIONS, source)
-            data: BrainGraphs | None = apply_options(fetch_graphs(source), options, findings)
+            data = apply_options(fetch_graphs(source), options, findings)
         else:
             source = Path(source) if isinstance(source, str | os.PathLike) else source
             reader = _find_reader(source)
@@ -149,7 +156,9 @@ def _find_reader(source: Any) -> Reader:
     if not isinstance(source, Path):
         raise InputError(f"Objects of type {type(source).__name__} cannot be read as graphs; give a path.")
     if not source.exists():
-        raise InputError(f"There is no file, folder or dataset {source}; `isocapsnet data list` lists the datasets.")
+        from isocapsnet.datasets.catalog import CATALOG
+
+        raise InputError(f"There is no file, folder or dataset {source}; the datasets are {', '.join(CATALOG)}.")
     if source.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise InputError(
             f"{source.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "

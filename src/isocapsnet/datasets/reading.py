@@ -232,9 +232,8 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
     target = None if options.target == "labels" else options.target
     wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
     if missing := [column for column in wanted if column not in covariates]:
-        raise InputError(
-            f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(map(str, covariates)) or 'none'}."
-        )
+        columns = ", ".join(map(str, covariates)) or "none"
+        raise InputError(f"{data.name or 'The data'} has no covariate {missing[0]!r}; it has {columns}.")
     changes: dict[str, Any] = {}
     if target:
         changes |= {"labels": covariates[target].tolist(), "label_names": None}
