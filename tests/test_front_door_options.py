@@ -172,3 +172,21 @@ def test_values_of_a_sweep_may_be_numbers_of_numpy(study: ic.BrainGraphs, tmp_pa
     results = ic.sweep(study, "linear", {"C": np.array([0.5, 2.0])}, out=tmp_path, **SMALL)
     assert results.sweep is not None and results.sweep["C"].tolist() == [0.5, 2.0]
     assert all(type(value) is float for value in results.context["sweep"]["methods"].values())
+
+
+def test_figures_of_one_method_take_its_name(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    results = ic.benchmark(study, ["constant", "linear"], out=tmp_path, **SMALL)
+
+    def curve(figure: Any) -> list[list[float]]:
+        return [line.get_ydata().tolist() for axis in figure.axes for line in axis.lines]
+
+    linear = curve(results.plot.roc("linear"))
+    assert linear == curve(results.plot.roc(method="linear")) != curve(results.plot.roc("constant"))
+    for draw in (results.plot.roc, results.plot.comparison):
+        with pytest.raises(ic.InputError, match="nothing-like-it"):
+            draw("nothing-like-it")
+
+
+def test_the_readme_names_every_method() -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    assert " ".join(ic.MODELS) in " ".join(text.split())
