@@ -1,7 +1,7 @@
 """Benchmarks from Python: :func:`benchmark` and :func:`sweep`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from isocapsnet._files import write_whole
 from isocapsnet._format import seconds
 from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
-from isocapsnet._planning import Options, make_plan, open_for_benchmark
+from isocapsnet._planning import Options, check_keywords, make_plan, open_for_benchmark
 from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
@@ -38,7 +38,7 @@ def benchmark(
     connectivity: str | None = None,
     transform: str | Sequence[str] = (),
     harmonize: bool = False,
-    confounds: Sequence[str] = (),
+    confounds: str | Sequence[str] = (),
     group: str | None = None,
     use_unlabeled: bool = False,
     save_models: bool = True,
@@ -91,7 +91,7 @@ def benchmark(
         Transforms inside each fold, in this order.
     harmonize : bool
         Remove site effects with ComBat, fitted in each fold.
-    confounds : sequence of str
+    confounds : str or sequence of str
         Covariates to regress out in each fold.
     group : str, optional
         The covariate that says which graphs are of one person.
@@ -136,6 +136,7 @@ def benchmark(
     """
     given = dict(locals())
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
+    check_keywords(reading, ("methods", *vars(options)))
     command = command or describe_call("benchmark", data, {"methods": methods, **vars(options), **reading})
     console = make_console(quiet=progress is not True)
     options.check()
@@ -166,7 +167,7 @@ def benchmark(
 def sweep(
     data: Any = None,
     method: str = "isocapsnet",
-    param: str | Mapping[str, Sequence[Any]] = "",
+    param: str | Mapping[str, Iterable[Any]] = "",
     **options: Any,
 ) -> Results:
     """Vary one parameter of a method.
@@ -258,11 +259,14 @@ def _describe_jobs(execution: Execution, options: Options) -> str:
     return counts + estimate + (f", and {n_unknown} jobs of unknown length" if n_unknown else "")
 
 
-def _read_param(param: str | Mapping[str, Sequence[Any]]) -> tuple[str, list[Any]]:
+def _read_param(param: str | Mapping[str, Iterable[Any]]) -> tuple[str, list[Any]]:
     """The parameter of a sweep and its values."""
     if isinstance(param, Mapping) and len(param) == 1:
         [(name, values)] = param.items()
-        return name, list(values)
+        several = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        if not several:
+            raise InputError(f"param: {name} has no values; give at least one.")
+        return name, [value.item() if isinstance(value, np.generic) else value for value in several]
     name, equals, text = str(param).partition("=")
     if not isinstance(param, str) or not equals or not text:
         raise InputError(f"param={param} cannot be read; write NAME=VALUE,VALUE,...")

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._methods import list_one_method
-from isocapsnet._planning import adjacency_of, open_data
+from isocapsnet._planning import adjacency_of, as_source, check_keywords, open_data
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import Layout, layout_of
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -55,6 +56,8 @@ def fit(
     >>> import isocapsnet
     >>> model = isocapsnet.fit("planted", "linear", out="model.safetensors")    # doctest: +SKIP
     """
+    from isocapsnet.models import MODELS
+
     spec = list_one_method(method, device=device, use_unlabeled=use_unlabeled)
     graphs = open_data(data, reading)
     X, is_labelled = adjacency_of(graphs), graphs.is_labelled
@@ -66,10 +69,13 @@ def fit(
     if not is_labelled.any():
         raise InputError(f"No graph of {name} has a label; name the column of classes with target=.")
     estimator = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, seed)
+    if out is not None and type(estimator) not in MODELS.values():
+        raise InputError(f"{spec.name} cannot be saved; only the methods in isocapsnet.MODELS can. Leave out out=.")
     extra = {"X_unlabeled": X[~is_labelled]} if spec.use_unlabeled else {}
     estimator.fit(X[is_labelled], np.array(graphs.label_names)[graphs.labels[is_labelled]], **extra)
     layout = layout_of(graphs)
-    estimator.node_names_in_, estimator.directed_in_ = layout.node_names, layout.directed
+    estimator.n_nodes_in_, estimator.node_names_in_ = layout.n_nodes, layout.node_names
+    estimator.directed_in_ = layout.directed
     if out is not None:
         from isocapsnet.models._persistence import save_model
 
@@ -137,7 +143,8 @@ def check_data(data: Any, **reading: Any) -> Findings:
 
     Parameters
     ----------
-    data : path
+    data
+        See :func:`isocapsnet.benchmark`.
     **reading
         The keywords of :func:`isocapsnet.load_graphs`.
 
@@ -152,7 +159,12 @@ def check_data(data: Any, **reading: Any) -> Findings:
     >>> isocapsnet.check_data("study/", target="diagnosis").errors    # doctest: +SKIP
     []
     """
-    return examine_graphs(data, ReadOptions(**reading))[1]
+    check_keywords(reading)
+    try:
+        source = as_source(data)
+    except InputError as error:  # of arrays
+        return Findings(errors=[str(error)])
+    return examine_graphs(source, ReadOptions(**reading))[1]
 
 
 def open_for_model(model: Any, data: Any, reading: dict[str, Any]) -> tuple[Any, BrainGraphs]:
@@ -160,6 +172,9 @@ def open_for_model(model: Any, data: Any, reading: dict[str, Any]) -> tuple[Any,
     from isocapsnet.models._persistence import load_model
 
     estimator = load_model(model) if isinstance(model, str | Path) else model
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "n_nodes_in_"):  # a user's own, which was not fitted by `fit`
+        return estimator, open_data(data, reading)
     like = Layout(
         estimator.n_nodes_in_,
         getattr(estimator, "node_names_in_", None),

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 
 from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
-from isocapsnet._validation import InputError, check_option
-from isocapsnet.datasets.atlas import match_nodes
+from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
-from isocapsnet.datasets.reading import Findings, ReadOptions, apply_options
+from isocapsnet.datasets.reading import ReadOptions, as_names
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.preparation import Step
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import DataSource, Samples
 
+_LOWEST = {"repeats": 1, "folds": 2, "candidates": 1, "permutations": 0, "jobs": 0}
 #: The dataset of a benchmark without data, and its repeats.
 EMBEDDED, _EMBEDDED_REPEATS = "planted", 2
 
@@ -42,7 +43,7 @@ class Options:
     connectivity: str | None
     transform: str | Sequence[str]
     harmonize: bool
-    confounds: Sequence[str]
+    confounds: str | Sequence[str]
     group: str | None
     use_unlabeled: bool
     save_models: bool
@@ -55,6 +56,11 @@ class Options:
     memory_limit: int | None
     retry_failed: bool
     dry_run: bool
+
+    def __post_init__(self) -> None:
+        plain = {name: value.item() for name, value in vars(self).items() if isinstance(value, np.number)}
+        for name, value in {**plain, "confounds": as_names(self.confounds)}.items():
+            object.__setattr__(self, name, value)
 
     def executor(self) -> AbstractContextManager[Executor]:
         """Where jobs run."""
@@ -70,7 +76,7 @@ class Options:
         if self.scheduler is not None:
             return None
         if self.cluster is None:
-            return count_cores() if self.jobs is None else max(1, self.jobs)
+            return count_cores() if self.jobs is None else max(1, self.jobs)  # 0: one at a time, here
         kind, _, number = self.cluster.partition(":")
         if kind != "local" or not number.isdecimal() or int(number) < 1:
             raise InputError(f"cluster={self.cluster} cannot be read; write local:N with the number of workers.")
@@ -83,17 +89,33 @@ class Options:
             raise InputError(f"{' and '.join(given)} exclude each other; give one of them.")
         if self.audit is not None:
             check_option("audit", self.audit, ("node-order",))
+        for name, low in _LOWEST.items():
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), low=low, integer=True)
+        limits = {name: getattr(self, name) for name in ("timeout", "memory_limit") if getattr(self, name) is not None}
+        for name, value in limits.items():
+            check_number(name, value, low=0, open_low=True)
+            if self.jobs == 0:
+                raise InputError(f"{name}= needs worker processes; use jobs=1 or more, or leave it out.")
         self.count_slots()
 
 
 def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
     """A dataset, arrays ``(X, y)``, a path or the name of a dataset as one dataset."""
-    if isinstance(data, tuple) and len(data) == 2:
-        data = BrainGraphs(data[0], data[1])
-    if not isinstance(data, BrainGraphs):
-        return load_graphs(data, **reading)
-    options = ReadOptions(**reading)
-    return match_nodes(apply_options(data, options, Findings()), options.n_nodes, options.like)
+    check_keywords(reading)
+    return load_graphs(as_source(data), **reading)
+
+
+def as_source(data: Any) -> Any:
+    """What :func:`load_graphs` reads: arrays ``(X, y)`` become a dataset, and the rest is left as it is."""
+    return BrainGraphs(data[0], data[1]) if isinstance(data, tuple) and len(data) == 2 else data
+
+
+def check_keywords(reading: Mapping[str, Any], others: Sequence[str] = ()) -> None:
+    """Refuse keywords that are neither options of reading nor among ``others``."""
+    names = [*others, *(field.name for field in fields(ReadOptions))]
+    if unknown := [name for name in reading if name not in names]:
+        raise InputError(f"There is no option {unknown[0]!r}; choose from {', '.join(names)}.")
 
 
 def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:
@@ -110,7 +132,7 @@ def open_for_benchmark(data: Any, options: Options, reading: Mapping[str, Any]) 
     # A file has all its columns, and naming some would change its digest; columns of a folder's table must be named.
     is_folder = isinstance(data, str | Path) and Path(data).is_dir()
     if is_folder or reading.get("covariates"):
-        needed = [*(reading.get("covariates") or ()), *options.confounds, *filter(None, [options.group])]
+        needed = [*as_names(reading.get("covariates") or ()), *options.confounds, *filter(None, [options.group])]
         reading = {**reading, "covariates": tuple(dict.fromkeys(needed)) or None}
     return open_data(EMBEDDED if data is None else data, reading)
 
@@ -131,16 +153,15 @@ def make_plan(
     )
     samples = Samples(data, options.group, use_series)
     protocol = Protocol(
-        options.protocol, options.folds or Protocol.n_folds, n_candidates=options.candidates or Protocol.n_candidates
+        options.protocol,
+        Protocol.n_folds if options.folds is None else options.folds,
+        n_candidates=Protocol.n_candidates if options.candidates is None else options.candidates,
     )
-    _check_data(samples, protocol, options)
+    _check_data(samples, protocol, steps, options)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
-    if options.dry_run:
-        source = DataSource("", samples.digest, group=options.group, use_series=use_series)
-        source.keep(samples)
-    else:
-        source = publish(samples, Path(options.out))
-    return Plan(
+    source = DataSource("", samples.digest, group=options.group, use_series=use_series)
+    source.keep(samples)
+    plan = Plan(
         source=source,
         methods=specs,
         protocol=protocol,
@@ -151,6 +172,7 @@ def make_plan(
         save_model="isocapsnet:save_model" if options.save_models else None,
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )
+    return plan if options.dry_run else replace(plan, source=publish(samples, Path(options.out)))
 
 
 def publish(samples: Samples, folder: Path) -> DataSource:
@@ -183,7 +205,7 @@ def publish(samples: Samples, folder: Path) -> DataSource:
     return source
 
 
-def _check_data(samples: Samples, protocol: Protocol, options: Options) -> None:
+def _check_data(samples: Samples, protocol: Protocol, steps: Sequence[Step], options: Options) -> None:
     """Refuse options that need what the data do not have, and options that would be ignored."""
     fixed = protocol.scheme.fixed_by(samples)
     if options.folds is not None and fixed is not None:
@@ -197,9 +219,10 @@ def _check_data(samples: Samples, protocol: Protocol, options: Options) -> None:
         )
     if options.use_unlabeled and not len(samples.unlabelled):
         raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")
-    if options.harmonize and samples.sites is None:
+    harmonizes = any(step.name == "harmonize" for step in steps)
+    if harmonizes and samples.sites is None:
         raise InputError("harmonize=True needs sites; name their column with site=.")
-    if samples.sites is not None and (options.harmonize or protocol.scheme.keeps_sites):
+    if samples.sites is not None and (harmonizes or protocol.scheme.keeps_sites):
         _refuse_missing("of sites", samples.sites, samples)
     columns = [] if samples.covariates is None else list(samples.covariates.columns)
     for column in options.confounds:

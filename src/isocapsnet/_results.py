@@ -215,7 +215,10 @@ class Results:
 
     @property
     def plot(self) -> "Plots":
-        """The figures of the report: ``results.plot.<name>()`` returns a matplotlib figure."""
+        """The figures of the report: ``results.plot.<name>()`` returns a matplotlib figure.
+
+        Those of one method take its name: ``results.plot.roc("linear")``; those of an evidence card take its title.
+        """
         return Plots(self)
 
 
@@ -236,7 +239,13 @@ class Plots:
 
         if name not in FIGURES:
             raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(FIGURES))}.")
-        return lambda **options: FIGURES[name](make_content(self._results), **options)
+
+        def draw(method: str | None = None, **options: Any) -> Any:
+            if method is not None and FIGURES[name].of == "study":
+                raise InputError(f"The figure {name} is about all methods; leave out {method!r}.")
+            return FIGURES[name](make_content(self._results), method, **options)
+
+        return draw
 
 
 def describe_call(function: str, *arguments: Any) -> str:

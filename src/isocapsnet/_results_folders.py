@@ -116,8 +116,7 @@ def open_results(folder: str | Path) -> Results:
     'above chance'
     """
     path = Path(folder)
-    if not path.is_dir():
-        raise InputError(f"There is no folder {path}; name a folder that a benchmark wrote.")
+    _check_folders([path])
     saved, problem = read_context(path)
     copies = DataCopies(path)
     collection = collect([path], copies.check)
@@ -129,13 +128,21 @@ def open_results(folder: str | Path) -> Results:
     if others:
         notes.append(
             f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation), and these are "
-            "one of them. `isocapsnet compare` shows all."
+            "one of them. isocapsnet.compare reads all of them."
         )
     has_data = copies.find(json.loads(group)[0]) is not None
     notes += copies.problems
     if not has_data and not copies.problems:
         notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
     return _make_results(collection, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
+
+
+def _check_folders(paths: Sequence[Path]) -> None:
+    if not paths:
+        raise InputError("There is no folder; name a folder that a benchmark wrote.")
+    for path in paths:
+        if not path.is_dir():
+            raise InputError(f"There is no folder {path}; name a folder that a benchmark wrote.")
 
 
 def _make_results(
@@ -192,6 +199,7 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
     >>> [results] = isocapsnet.compare("results-a", "results-b", out="merged")    # doctest: +SKIP
     """
     paths = [Path(folder) for folder in folders]
+    _check_folders(paths)
     copies = DataCopies(*paths)
     collection = collect(paths, copies.check)
     for note in [*collection.notes, *copies.problems]:

@@ -291,7 +291,7 @@ def test_unlabelled_graphs_are_for_the_methods_that_can_use_them_and_the_table_s
         (("--protocol", "leave-site-out", "--repeats", "3"), "--repeats 3: the dataset's sites"),
         (("--folds", "100"), "fewer than the 100 folds"),
         (("--cluster", "slurm:4"), "write local:N"),
-        (("--timeout", "5", "--jobs", "0"), "need worker processes"),
+        (("--timeout", "5", "--jobs", "0"), "worker processes"),
         (("--memory-limit", "much"), "write 500MB or 4GB"),
         (
             ("--protocol", "leave-site-out", "--folds", "5"),

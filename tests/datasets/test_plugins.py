@@ -184,5 +184,9 @@ def test_every_reader_is_declared(tmp_path):
 def test_an_object_that_is_no_path_is_refused():
     with pytest.raises(InputError, match="int"):
         load_graphs(5)
-    with pytest.raises(InputError, match="BrainGraphs"):
-        load_graphs(BrainGraphs(np.zeros((2, 3, 3))))
+
+
+def test_a_dataset_is_read_as_it_is():
+    data = BrainGraphs(np.zeros((2, 3, 3)), subjects=["a", "b"])
+    assert load_graphs(data).digest() == data.digest()
+    assert load_graphs(data, exclude="a").subjects.tolist() == ["b"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import ATLASES, Layout, layout_of, match_nodes
+from isocapsnet.datasets.atlas import ATLASES, Layout, match_nodes
 from isocapsnet.datasets.duplicates import find_duplicates
 from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -34,10 +34,10 @@ def load_graphs(
     *,
     target: str | None = None,
     site: str | None = None,
-    covariates: Sequence[str] | None = None,
+    covariates: str | Sequence[str] | None = None,
     participants: str | Path | None = None,
-    select: Sequence[str] = (),
-    exclude: Sequence[str] = (),
+    select: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     kind: Literal["auto", "graphs", "edges", "series"] = "auto",
     atlas: str | None = None,
     n_nodes: int | None = None,
@@ -50,7 +50,7 @@ def load_graphs(
 
     Parameters
     ----------
-    source : path, name or list
+    source : path, name, list or BrainGraphs
         A folder with one matrix, edge list or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
         ``.mat``, ``.graphml``, ``.edges``, ``.edgelist``) and a participants table; BIDS derivatives
         (``*_relmat.tsv``, ``*_timeseries.tsv``); a TUDataset folder; the paper authors' folder of pickled folds; an
@@ -65,9 +65,9 @@ def load_graphs(
         one value per graph as covariates unless some are named.
     participants : path, optional
         The table of subjects, where it does not lie with the matrices as ``participants.tsv`` or ``.csv``.
-    select : sequence of str, optional
+    select : str or sequence of str, optional
         Parts that the names of the wanted files have, where subjects have several: an atlas, a session, a run.
-    exclude : sequence of str, optional
+    exclude : str or sequence of str, optional
         Subjects to leave out; recorded in the passport.
     kind : {"auto", "graphs", "edges", "series"}
         Which files to read where a folder holds graphs and time series, and what they hold where that is ambiguous.
@@ -92,17 +92,14 @@ def load_graphs(
     InputError
         One sentence about the first problem; :func:`examine_graphs` returns all of them.
     """
-    table = None if participants is None else Path(participants)
-    layout = layout_of(like) if isinstance(like, BrainGraphs) else like
-    options = ReadOptions(
-        *(target, site, covariates, table, tuple(select), tuple(exclude), kind, atlas, n_nodes, index_base),
-        *(directed, layout, read_limit),
-    )
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "source"}
+    options = ReadOptions(**given)
     findings = Findings()
     data = _read(source, options, findings)
     if data is None or findings.errors:
         first, *others = findings.errors
-        raise InputError(f"{first} ({len(others)} more; `isocapsnet data check` lists them all.)" if others else first)
+        more = f"{len(others)} more; isocapsnet.check_data, or `isocapsnet data check`, lists them all."
+        raise InputError(f"{first} ({more})" if others else first)
     return data
 
 
@@ -127,12 +124,18 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         check_number("n_nodes", options.n_nodes, low=1, integer=True)
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
+    if options.read_limit is not None:
+        check_number("read_limit", options.read_limit, low=0, open_low=True)
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs  # which reads with this module
 
+    data: BrainGraphs | None
     try:
-        if isinstance(source, str) and source in CATALOG and not Path(source).exists():
+        if isinstance(source, BrainGraphs):
+            _refuse_options(options, COLUMN_OPTIONS, "data in memory")
+            data = apply_options(source, options, findings)
+        elif isinstance(source, str) and source in CATALOG and not Path(source).exists():
             _refuse_options(options, COLUMN_OPTIONS, source)
-            data: BrainGraphs | None = apply_options(fetch_graphs(source), options, findings)
+            data = apply_options(fetch_graphs(source), options, findings)
         else:
             source = Path(source) if isinstance(source, str | os.PathLike) else source
             reader = _find_reader(source)
@@ -153,7 +156,9 @@ def _find_reader(source: Any) -> Reader:
     if not isinstance(source, Path):
         raise InputError(f"Objects of type {type(source).__name__} cannot be read as graphs; give a path.")
     if not source.exists():
-        raise InputError(f"There is no file, folder or dataset {source}; `isocapsnet data list` lists the datasets.")
+        from isocapsnet.datasets.catalog import CATALOG
+
+        raise InputError(f"There is no file, folder or dataset {source}; the datasets are {', '.join(CATALOG)}.")
     if source.suffix in (".pt", ".pth", ".pkl", ".pickle"):
         raise InputError(
             f"{source.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "

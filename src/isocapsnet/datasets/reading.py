@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import Layout, find_atlas, load_atlas
+from isocapsnet.datasets.atlas import Layout, find_atlas, layout_of, load_atlas
 from isocapsnet.datasets.fields import encode_labels, select_folds
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
@@ -61,9 +61,17 @@ class Findings:
             self.errors.append(str(error))
 
 
+def as_names(names: str | Iterable[Any]) -> tuple[str, ...]:
+    """One name or several as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(map(str, names))
+
+
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read; the fields are explained at :func:`isocapsnet.datasets.readers.load_graphs`."""
+    """How to read; the fields are explained at :func:`isocapsnet.datasets.readers.load_graphs`.
+
+    One name instead of several, the text of a path, and data instead of their layout are converted.
+    """
 
     target: str | None = None
     site: str | None = None
@@ -78,6 +86,17 @@ class ReadOptions:
     directed: bool | None = None
     like: Layout | None = None
     read_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        plain: dict[str, Any] = {name: as_names(getattr(self, name)) for name in ("select", "exclude")}
+        if self.covariates is not None:
+            plain["covariates"] = as_names(self.covariates)
+        if self.participants is not None:
+            plain["participants"] = Path(self.participants)
+        if isinstance(self.like, BrainGraphs):
+            plain["like"] = layout_of(self.like)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     @property
     def expected_n_nodes(self) -> int | None:
@@ -213,9 +232,8 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
     target = None if options.target == "labels" else options.target
     wanted = [column for column in (target, options.site, *(options.covariates or ())) if column]
     if missing := [column for column in wanted if column not in covariates]:
-        raise InputError(
-            f"{data.name} has no covariate {missing[0]!r}; it has {', '.join(map(str, covariates)) or 'none'}."
-        )
+        columns = ", ".join(map(str, covariates)) or "none"
+        raise InputError(f"{data.name or 'The data'} has no covariate {missing[0]!r}; it has {columns}.")
     changes: dict[str, Any] = {}
     if target:
         changes |= {"labels": covariates[target].tolist(), "label_names": None}

@@ -71,6 +71,8 @@ class Plan:
         for name in ("permutations", "audits"):
             check_number(name, getattr(self, name), low=0, integer=True)
         labels = [method.label for method in self.methods]
+        if not labels:
+            raise InputError("methods= is empty; name at least one method.")
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)
             raise InputError(f"methods: {twice} is given twice; name each method once.")
