@@ -1,11 +1,13 @@
 """The front door for Python: a benchmark in one call, with a user's own classifiers, and what comes out of it."""
 
+import importlib
 import json
 import linecache
 import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +187,60 @@ def test_a_class_of_a_notebook_is_known_by_its_functions() -> None:
     attribute = run_cell(4, text.replace("3", "4"))
     assert source_version(first) == source_version(again)
     assert len({source_version(e) for e in (first, other, attribute)}) == 3
+
+
+def _factory(k: int) -> Any:
+    class Made(BaseEstimator):
+        def fit(self, X: np.ndarray, y: np.ndarray) -> "Made":
+            self.k_ = k
+            return self
+
+    return Made()
+
+
+def _scale(k: int) -> Any:
+    return lambda X: X * k
+
+
+class _Scaler:
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def scale(self, X: np.ndarray) -> np.ndarray:
+        return X * self.k
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _factory,
+        lambda k: FunctionTransformer(_scale(k)),
+        lambda k: FunctionTransformer(_Scaler(k).scale),
+        lambda k: FunctionTransformer(partial(np.multiply, k)),
+        lambda k: FunctionTransformer(flatten, kw_args={k: 1}),
+    ],
+)
+def test_values_behind_functions_are_part_of_the_version(make: Any) -> None:
+    assert source_version(make(2)) == source_version(make(2)) != source_version(make(3))
+
+
+def test_global_variables_and_the_code_in_memory_are_part_of_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "K = 2\ndef helper(X):\n    return X * K\ndef scale(X):\n    return [helper(x) for x in X]\n"
+    (tmp_path / "scaling.py").write_text(text)
+    module = importlib.import_module("scaling")
+    estimator = FunctionTransformer(module.scale)
+    first = source_version(estimator)
+    assert source_version(estimator) == first
+    monkeypatch.setattr(module, "K", 3)
+    assert source_version(estimator) != first
+    monkeypatch.setattr(module, "K", 2)
+    assert source_version(estimator) == first
+    module.helper.__code__ = (lambda X: X + K).__code__  # type: ignore[name-defined] # noqa: F821
+    assert source_version(estimator) != first
+    monkeypatch.delitem(sys.modules, "scaling")
 
 
 def test_without_source_nothing_stored_is_reused() -> None:
