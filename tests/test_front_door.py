@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -22,7 +24,9 @@ from sklearn.svm import SVC
 
 import isocapsnet as ic
 from isocapsnet._estimators import source_version
+from isocapsnet._methods import list_one_method
 from isocapsnet.evaluation import Store
+from isocapsnet.evaluation.estimation import build_estimator
 
 SMALL: dict[str, Any] = {"repeats": 1, "candidates": 1, "explain": False, "progress": False}
 
@@ -187,6 +191,51 @@ def test_a_class_of_a_notebook_is_known_by_its_functions() -> None:
     attribute = run_cell(4, text.replace("3", "4"))
     assert source_version(first) == source_version(again)
     assert len({source_version(e) for e in (first, other, attribute)}) == 3
+
+
+def _on_epoch(*args: Any) -> None:
+    """A callback that does nothing."""
+
+
+def _rebuild(method: Any, seed: int = 0, **tuned: Any) -> Any:
+    """The estimator that a worker builds after its task went through JSON."""
+    spec = list_one_method(method)
+    parameters = json.loads(json.dumps({**spec.parameters, **tuned, **spec.runtime}))
+    return build_estimator(spec.factory, parameters, seed)
+
+
+def test_no_parameter_of_a_built_in_estimator_is_lost() -> None:
+    plain = list_one_method(ic.LinearClassifier(C=np.float64(1.0)))
+    assert plain == list_one_method("linear[C=1.0]") and type(plain.parameters["C"]) is float
+    network = ic.IsoCapsNetClassifier(decoder_sizes=np.array([4, 4]))
+    assert list_one_method(network).parameters == {"decoder_sizes": [4, 4]}
+    assert _rebuild(network).decoder_sizes == (4, 4)
+    assert _rebuild(ic.IsoCapsNetClassifier(callbacks=[_on_epoch])).callbacks == [_on_epoch]
+    seeded = _rebuild(ic.LinearClassifier(random_state=np.random.RandomState(3)), seed=5)
+    assert seeded.random_state.randint(1000) == np.random.RandomState(3).randint(1000)
+
+
+def test_only_what_tuning_chose_is_set_on_a_pickled_estimator() -> None:
+    weighted = LogisticRegression(class_weight={0: 1, 1: 2}, C=np.float64(2.0))
+    assert _rebuild(weighted).get_params()["class_weight"] == {0: 1, 1: 2}
+    assert _rebuild(weighted).C == 2.0 and _rebuild(weighted, C=3.0).C == 3.0
+
+
+def test_numbers_of_numpy_reach_worker_processes(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    methods = [MyClassifier(n_rows=np.int64(1)), ic.LinearClassifier(C=np.float64(0.5))]
+    results = ic.benchmark(study, methods, out=tmp_path, jobs=1, **SMALL)
+    assert results.table["method"].tolist() == ["MyClassifier[n_rows=1]", "linear[C=0.5]"]
+    assert results.table["failed"].tolist() == [0, 0]
+
+
+def test_every_step_without_a_seed_gets_one() -> None:
+    forest = RandomForestClassifier()
+    pipeline = make_pipeline(FunctionTransformer(flatten), PCA(random_state=1), forest)
+    built = _rebuild(pipeline, seed=7).get_params()
+    assert built["randomforestclassifier__random_state"] == 7 and built["pca__random_state"] == 1
+    assert forest.random_state is None
+    assert _rebuild(MyClassifier(), seed=7).random_state == 7
+    assert _rebuild(MyClassifier(random_state=2), seed=7).random_state == 2
 
 
 def _factory(k: int) -> Any:

@@ -16,6 +16,7 @@ import copyreg
 import dis
 import hashlib
 import inspect
+import json
 import pickle
 import re
 import secrets
@@ -57,7 +58,7 @@ def describe_estimator(estimator: Any, name: str | None = None, *, use_unlabeled
         name=name or kind,
         factory=f"{__name__}:restore_estimator",
         version=source_version(fresh),
-        parameters=changed_parameters(fresh),
+        parameters=changed_parameters(fresh)[0],
         runtime={"pickled": _pickle(fresh)},
         use_unlabeled=use_unlabeled,
         can_be_saved=False,
@@ -80,15 +81,32 @@ def restore_estimator(pickled: str, **parameters: Any) -> Any:
     """The estimator that :func:`describe_estimator` pickled in the process that runs the benchmark."""
     estimator = pickle.loads(base64.b64decode(pickled))
     current = estimator.get_params()
-    return estimator.set_params(**{k: v for k, v in parameters.items() if as_tuples(current[k]) != v})
+    return estimator.set_params(**{key: v for key, v in parameters.items() if as_tuples(as_plain(current[key])) != v})
 
 
-def changed_parameters(estimator: Any) -> dict[str, Any]:
-    """The parameters that differ from their defaults and can be written as JSON."""
+def changed_parameters(estimator: Any) -> tuple[dict[str, Any], list[str]]:
+    """The parameters that differ from their defaults, and the names of those that JSON cannot hold as they are."""
     signature = inspect.signature(type(estimator).__init__).parameters
-    defaults = {key: parameter.default for key, parameter in signature.items() if _is_json(parameter.default)}
-    parameters = {key: value for key, value in estimator.get_params(deep=False).items() if _is_json(value)}
-    return {key: value for key, value in parameters.items() if key not in defaults or value != defaults[key]}
+    changed, others = {}, []
+    for key, value in estimator.get_params(deep=False).items():
+        plain = as_plain(value)
+        default = signature[key].default if key in signature else inspect.Parameter.empty
+        if value is default or (_is_json(plain) and _is_json(default) and as_tuples(plain) == as_tuples(default)):
+            continue
+        if _is_json(plain):
+            changed[key] = plain
+        else:
+            others.append(key)
+    return changed, others
+
+
+def as_plain(value: Any) -> Any:
+    """Arrays as lists, and numbers of NumPy as numbers of Python."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if type(value) in (list, tuple):
+        return type(value)(as_plain(item) for item in value)
+    return {key: as_plain(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def source_version(estimator: Any) -> int:
@@ -249,8 +267,8 @@ def _pickle(estimator: Any) -> str:
 
 
 def _is_json(value: Any) -> bool:
+    """Whether a worker gets this value from JSON; keys of a mapping that are numbers, for example, become text."""
     try:
-        canonical_json(value)
+        return bool(as_tuples(json.loads(canonical_json(value))) == as_tuples(value))
     except InputError:
         return False
-    return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from isocapsnet._estimators import changed_parameters, describe_estimator, source_version, specify
+from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
@@ -112,8 +112,8 @@ def list_methods(
         name, given = method if isinstance(method, tuple) else (None, method)
         estimator = given() if isinstance(given, type) else given
         builtin = next((key for key, model in MODELS.items() if type(estimator) is model), None)
-        if builtin is not None and name is None:
-            parameters = changed_parameters(estimator)
+        parameters, others = changed_parameters(estimator) if builtin is not None else ({}, [])
+        if builtin is not None and name is None and not others:
             runtime = {key: parameters.pop(key) for key in _RUNTIME if key in parameters}
             specs.append(make_method(builtin, parameters, **{**options, **runtime}))
         else:
@@ -136,6 +136,7 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
     model = find_class(name)
     estimator = model()
     defaults = estimator.get_params()
+    parameters = {key: as_plain(value) for key, value in parameters.items()}
     getattr(model, "refuse_moved", lambda parameters: None)(parameters)
     check_parameters(name, parameters, defaults)
     return specify(
