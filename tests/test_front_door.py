@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 
 import isocapsnet as ic
 from isocapsnet._estimators import source_version
-from isocapsnet._methods import list_one_method
+from isocapsnet._methods import list_methods, list_one_method
 from isocapsnet.evaluation import Store
 from isocapsnet.evaluation.estimation import build_estimator
 
@@ -204,6 +204,73 @@ def _rebuild(method: Any, seed: int = 0, **tuned: Any) -> Any:
     return build_estimator(spec.factory, parameters, seed)
 
 
+class Bare:
+    """A classifier without the base classes of scikit-learn."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {}
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Bare":
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+class Untagged(Bare, BaseEstimator):
+    """One that is no ClassifierMixin."""
+
+
+class Demanding(MyClassifier):
+    """One that needs an argument."""
+
+    def __init__(self, n_rows: int) -> None:
+        super().__init__(n_rows)
+
+
+class MyLinear(ic.LinearClassifier):
+    """A user's own version of a method of the package."""
+
+
+class MyNetwork(ic.IsoCapsNetClassifier):
+    """A user's own network."""
+
+
+def test_classifiers_without_tags_are_run(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    assert [_n_run(study, method, tmp_path) for method in (Bare(), Untagged)] == [3, 3]
+    assert list_one_method(Bare()).is_multiclass and list_one_method(Untagged()).is_multiclass
+
+
+def test_the_name_of_a_method_of_the_package_is_for_that_method_alone() -> None:
+    for taken in (("linear", MyClassifier()), ("linear", MyLinear())):
+        with pytest.raises(ic.InputError, match="linear"):
+            list_one_method(taken)
+    with pytest.raises(ic.InputError, match="3"):
+        list_one_method((3, MyClassifier()))
+    assert list_one_method(("linear", ic.LinearClassifier(C=1.0))) == list_one_method("linear[C=1.0]")
+
+
+def test_one_method_needs_no_list() -> None:
+    assert [spec.name for spec in list_methods(MyClassifier())] == ["MyClassifier"]
+    assert [spec.name for spec in list_methods(MyClassifier)] == ["MyClassifier"]
+    assert [spec.name for spec in list_methods(("mine", MyClassifier()))] == ["mine"]
+    assert [spec.name for spec in list_methods(("linear", MyClassifier()))] == ["linear", "MyClassifier"]
+    pipeline = make_pipeline(FunctionTransformer(flatten), LogisticRegression())
+    assert [spec.name for spec in list_methods(pipeline)] == ["Pipeline"]
+
+
+def test_the_device_of_a_network_is_no_part_of_the_key() -> None:
+    for make in (MyNetwork, lambda **options: ("mine", ic.IsoCapsNetClassifier(**options))):
+        plain, silent = list_one_method(make()), list_one_method(make(device="cpu", verbose=1))
+        assert (plain.version, plain.parameters) == (silent.version, silent.parameters)
+        assert silent.runtime["device"] == "cpu" and silent.runtime["verbose"] == 1
+        assert list_one_method(make(), device="cpu").runtime["device"] == "cpu"
+        assert _rebuild(make(device="cpu")).device == "cpu"
+    assert list_one_method(("mine", ic.LinearClassifier())).can_be_saved
+    assert not list_one_method(MyNetwork()).can_be_saved
+
+
 def test_no_parameter_of_a_built_in_estimator_is_lost() -> None:
     plain = list_one_method(ic.LinearClassifier(C=np.float64(1.0)))
     assert plain == list_one_method("linear[C=1.0]") and type(plain.parameters["C"]) is float
@@ -335,7 +402,15 @@ def _content(path: Path) -> bytes:
 
 @pytest.mark.parametrize(
     ("method", "fact"),
-    [(SVC(), "predict_proba"), (object(), "scikit-learn"), ("svm", "'svm'"), ("linear[depth=3]", "depth")],
+    [
+        (SVC(), "predict_proba"),
+        (object(), "scikit-learn"),
+        ("svm", "'svm'"),
+        ("linear[depth=3]", "depth"),
+        (Demanding, "Demanding"),
+        (MyClassifier(n_rows=(row for row in ())), "MyClassifier"),  # type: ignore[arg-type]
+        (("a", "b", MyClassifier()), "tuple"),
+    ],
 )
 def test_methods_that_cannot_be_used_are_refused(method: Any, fact: str, study: ic.BrainGraphs, tmp_path: Path) -> None:
     with pytest.raises(ic.InputError, match=fact):

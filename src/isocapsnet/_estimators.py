@@ -45,34 +45,53 @@ _INSTALLED = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platli
 _ADDED = re.compile(r"__\w+__|_abc_impl|set_\w+_request")
 
 
-def describe_estimator(estimator: Any, name: str | None = None, *, use_unlabeled: bool = False) -> MethodSpec:
-    """The specification of a scikit-learn classifier that fits graphs ``(n_graphs, n_nodes, n_nodes)``."""
+def describe_estimator(
+    estimator: Any,
+    name: str | None = None,
+    *,
+    use_unlabeled: bool = False,
+    runtime: Mapping[str, Any] | None = None,
+    can_be_saved: bool = False,
+) -> MethodSpec:
+    """The specification of a scikit-learn classifier that fits graphs ``(n_graphs, n_nodes, n_nodes)``.
+
+    ``runtime`` are parameters of the estimator that do not change its results.
+    """
     kind = type(estimator).__name__
     if not hasattr(estimator, "get_params") or not hasattr(estimator, "fit"):
         raise InputError(f"{kind} is no scikit-learn classifier: it has no fit or no get_params.")
     if not hasattr(estimator, "predict_proba"):
         raise InputError(f"{kind} has no predict_proba; a benchmark needs class probabilities.")
-    fresh = clone(estimator)
+    try:
+        fresh = clone(estimator)
+        if runtime:
+            signature = inspect.signature(type(fresh).__init__).parameters
+            fresh.set_params(**{key: signature[key].default for key in runtime})
+        pickled = _pickle(fresh)
+    except Exception as error:  # the code of others can fail in any way
+        raise InputError(f"{kind} cannot be copied to worker processes: {error}.") from error
     return specify(
         fresh,
         name=name or kind,
         factory=f"{__name__}:restore_estimator",
         version=source_version(fresh),
         parameters=changed_parameters(fresh)[0],
-        runtime={"pickled": _pickle(fresh)},
+        runtime={**(runtime or {}), "pickled": pickled},
         use_unlabeled=use_unlabeled,
-        can_be_saved=False,
+        can_be_saved=can_be_saved,
     )
 
 
 def specify(estimator: Any, *, parameters: Mapping[str, Any], use_unlabeled: bool, **identity: Any) -> MethodSpec:
     """A specification with what the class of an estimator says; parameters that are set are not searched over."""
     space = type(estimator).search_space() if hasattr(type(estimator), "search_space") else {}
+    # A class without the mixins of scikit-learn has no tags, or none of a classifier.
+    tags = estimator.__sklearn_tags__().classifier_tags if hasattr(estimator, "__sklearn_tags__") else None
     return MethodSpec(
         parameters=parameters,
         space={key: values for key, values in space.items() if key not in parameters},
         use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(estimator.fit).parameters,
-        is_multiclass=estimator.__sklearn_tags__().classifier_tags.multi_class,
+        is_multiclass=tags is None or tags.multi_class,
         **identity,
     )
 
@@ -81,7 +100,8 @@ def restore_estimator(pickled: str, **parameters: Any) -> Any:
     """The estimator that :func:`describe_estimator` pickled in the process that runs the benchmark."""
     estimator = pickle.loads(base64.b64decode(pickled))
     current = estimator.get_params()
-    return estimator.set_params(**{key: v for key, v in parameters.items() if as_tuples(as_plain(current[key])) != v})
+    chosen = {key: value for key, value in parameters.items() if as_tuples(as_plain(current[key])) != value}
+    return estimator.set_params(**chosen) if chosen else estimator
 
 
 def changed_parameters(estimator: Any) -> tuple[dict[str, Any], list[str]]:
