@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import zscore
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
@@ -326,10 +328,19 @@ class _Scaler:
         return X * self.k
 
 
+@dataclass
+class _Options:
+    k: int
+
+    def scale(self, X: np.ndarray) -> np.ndarray:
+        return zscore(X) * self.k
+
+
 @pytest.mark.parametrize(
     "make",
     [
         _factory,
+        lambda k: FunctionTransformer(_Options(k).scale),
         lambda k: FunctionTransformer(_scale(k)),
         lambda k: FunctionTransformer(_Scaler(k).scale),
         lambda k: FunctionTransformer(partial(np.multiply, k)),

@@ -169,7 +169,10 @@ class _Description:
         if isinstance(value, MethodType):
             return [self.describe(value.__func__), self.describe(value.__self__)]
         if isinstance(value, FunctionType):
-            return self._function(value, inspect.getsource(value))
+            is_installed = _is_installed(value.__module__)  # known by its version and code, also if made by exec
+            return self._function(
+                value, str(_version_of(value.__module__)) if is_installed else inspect.getsource(value)
+            )
         return self._object(value)
 
     def _object(self, value: Any) -> Any:
@@ -205,7 +208,7 @@ class _Description:
         members = {
             key: self._member(item, source)
             for key, item in vars(cls).items()
-            if not _ADDED.fullmatch(key) or isinstance(item, FunctionType)
+            if not _ADDED.fullmatch(key) or (isinstance(item, FunctionType) and key != "__repr__")
         }
         return [*identity, members]
 
