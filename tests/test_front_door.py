@@ -1,18 +1,24 @@
 """The front door for Python: a benchmark in one call, with a user's own classifiers, and what comes out of it."""
 
+import importlib
 import json
 import linecache
 import os
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import zscore
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -20,7 +26,9 @@ from sklearn.svm import SVC
 
 import isocapsnet as ic
 from isocapsnet._estimators import source_version
+from isocapsnet._methods import list_methods, list_one_method
 from isocapsnet.evaluation import Store
+from isocapsnet.evaluation.estimation import build_estimator
 
 SMALL: dict[str, Any] = {"repeats": 1, "candidates": 1, "explain": False, "progress": False}
 
@@ -187,6 +195,181 @@ def test_a_class_of_a_notebook_is_known_by_its_functions() -> None:
     assert len({source_version(e) for e in (first, other, attribute)}) == 3
 
 
+def _on_epoch(*args: Any) -> None:
+    """A callback that does nothing."""
+
+
+def _rebuild(method: Any, seed: int = 0, **tuned: Any) -> Any:
+    """The estimator that a worker builds after its task went through JSON."""
+    spec = list_one_method(method)
+    parameters = json.loads(json.dumps({**spec.parameters, **tuned, **spec.runtime}))
+    return build_estimator(spec.factory, parameters, seed)
+
+
+class Bare:
+    """A classifier without the base classes of scikit-learn."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {}
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Bare":
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+class Untagged(Bare, BaseEstimator):
+    """One that is no ClassifierMixin."""
+
+
+class Demanding(MyClassifier):
+    """One that needs an argument."""
+
+    def __init__(self, n_rows: int) -> None:
+        super().__init__(n_rows)
+
+
+class MyLinear(ic.LinearClassifier):
+    """A user's own version of a method of the package."""
+
+
+class MyNetwork(ic.IsoCapsNetClassifier):
+    """A user's own network."""
+
+
+def test_classifiers_without_tags_are_run(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    assert [_n_run(study, method, tmp_path) for method in (Bare(), Untagged)] == [3, 3]
+    assert list_one_method(Bare()).is_multiclass and list_one_method(Untagged()).is_multiclass
+
+
+def test_the_name_of_a_method_of_the_package_is_for_that_method_alone() -> None:
+    for taken in (("linear", MyClassifier()), ("linear", MyLinear())):
+        with pytest.raises(ic.InputError, match="linear"):
+            list_one_method(taken)
+    with pytest.raises(ic.InputError, match="3"):
+        list_one_method((3, MyClassifier()))
+    assert list_one_method(("linear", ic.LinearClassifier(C=1.0))) == list_one_method("linear[C=1.0]")
+
+
+def test_one_method_needs_no_list() -> None:
+    assert [spec.name for spec in list_methods(MyClassifier())] == ["MyClassifier"]
+    assert [spec.name for spec in list_methods(MyClassifier)] == ["MyClassifier"]
+    assert [spec.name for spec in list_methods(("mine", MyClassifier()))] == ["mine"]
+    assert [spec.name for spec in list_methods(("linear", MyClassifier()))] == ["linear", "MyClassifier"]
+    pipeline = make_pipeline(FunctionTransformer(flatten), LogisticRegression())
+    assert [spec.name for spec in list_methods(pipeline)] == ["Pipeline"]
+
+
+def test_the_device_of_a_network_is_no_part_of_the_key() -> None:
+    for make in (MyNetwork, lambda **options: ("mine", ic.IsoCapsNetClassifier(**options))):
+        plain, silent = list_one_method(make()), list_one_method(make(device="cpu", verbose=1))
+        assert (plain.version, plain.parameters) == (silent.version, silent.parameters)
+        assert silent.runtime["device"] == "cpu" and silent.runtime["verbose"] == 1
+        assert list_one_method(make(), device="cpu").runtime["device"] == "cpu"
+        assert _rebuild(make(device="cpu")).device == "cpu"
+    assert list_one_method(("mine", ic.LinearClassifier())).can_be_saved
+    assert not list_one_method(MyNetwork()).can_be_saved
+
+
+def test_no_parameter_of_a_built_in_estimator_is_lost() -> None:
+    plain = list_one_method(ic.LinearClassifier(C=np.float64(1.0)))
+    assert plain == list_one_method("linear[C=1.0]") and type(plain.parameters["C"]) is float
+    network = ic.IsoCapsNetClassifier(decoder_sizes=np.array([4, 4]))
+    assert list_one_method(network).parameters == {"decoder_sizes": [4, 4]}
+    assert _rebuild(network).decoder_sizes == (4, 4)
+    assert _rebuild(ic.IsoCapsNetClassifier(callbacks=[_on_epoch])).callbacks == [_on_epoch]
+    seeded = _rebuild(ic.LinearClassifier(random_state=np.random.RandomState(3)), seed=5)
+    assert seeded.random_state.randint(1000) == np.random.RandomState(3).randint(1000)
+
+
+def test_only_what_tuning_chose_is_set_on_a_pickled_estimator() -> None:
+    weighted = LogisticRegression(class_weight={0: 1, 1: 2}, C=np.float64(2.0))
+    assert _rebuild(weighted).get_params()["class_weight"] == {0: 1, 1: 2}
+    assert _rebuild(weighted).C == 2.0 and _rebuild(weighted, C=3.0).C == 3.0
+
+
+def test_numbers_of_numpy_reach_worker_processes(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    methods = [MyClassifier(n_rows=np.int64(1)), ic.LinearClassifier(C=np.float64(0.5))]
+    results = ic.benchmark(study, methods, out=tmp_path, jobs=1, **SMALL)
+    assert results.table["method"].tolist() == ["MyClassifier[n_rows=1]", "linear[C=0.5]"]
+    assert results.table["failed"].tolist() == [0, 0]
+
+
+def test_every_step_without_a_seed_gets_one() -> None:
+    forest = RandomForestClassifier()
+    pipeline = make_pipeline(FunctionTransformer(flatten), PCA(random_state=1), forest)
+    built = _rebuild(pipeline, seed=7).get_params()
+    assert built["randomforestclassifier__random_state"] == 7 and built["pca__random_state"] == 1
+    assert forest.random_state is None
+    assert _rebuild(MyClassifier(), seed=7).random_state == 7
+    assert _rebuild(MyClassifier(random_state=2), seed=7).random_state == 2
+
+
+def _factory(k: int) -> Any:
+    class Made(BaseEstimator):
+        def fit(self, X: np.ndarray, y: np.ndarray) -> "Made":
+            self.k_ = k
+            return self
+
+    return Made()
+
+
+def _scale(k: int) -> Any:
+    return lambda X: X * k
+
+
+class _Scaler:
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def scale(self, X: np.ndarray) -> np.ndarray:
+        return X * self.k
+
+
+@dataclass
+class _Options:
+    k: int
+
+    def scale(self, X: np.ndarray) -> np.ndarray:
+        return zscore(X) * self.k
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _factory,
+        lambda k: FunctionTransformer(_Options(k).scale),
+        lambda k: FunctionTransformer(_scale(k)),
+        lambda k: FunctionTransformer(_Scaler(k).scale),
+        lambda k: FunctionTransformer(partial(np.multiply, k)),
+        lambda k: FunctionTransformer(flatten, kw_args={k: 1}),
+    ],
+)
+def test_values_behind_functions_are_part_of_the_version(make: Any) -> None:
+    assert source_version(make(2)) == source_version(make(2)) != source_version(make(3))
+
+
+def test_global_variables_and_the_code_in_memory_are_part_of_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "K = 2\ndef helper(X):\n    return X * K\ndef scale(X):\n    return [helper(x) for x in X]\n"
+    (tmp_path / "scaling.py").write_text(text)
+    module = importlib.import_module("scaling")
+    estimator = FunctionTransformer(module.scale)
+    first = source_version(estimator)
+    assert source_version(estimator) == first
+    monkeypatch.setattr(module, "K", 3)
+    assert source_version(estimator) != first
+    monkeypatch.setattr(module, "K", 2)
+    assert source_version(estimator) == first
+    module.helper.__code__ = (lambda X: X + K).__code__  # type: ignore[name-defined] # noqa: F821
+    assert source_version(estimator) != first
+    monkeypatch.delitem(sys.modules, "scaling")
+
+
 def test_without_source_nothing_stored_is_reused() -> None:
     scope: dict[str, Any] = {"BaseEstimator": BaseEstimator, "__name__": "__main__"}
     exec("class Mine(BaseEstimator):\n    def fit(self, X, y):\n        return self\n", scope)
@@ -230,7 +413,15 @@ def _content(path: Path) -> bytes:
 
 @pytest.mark.parametrize(
     ("method", "fact"),
-    [(SVC(), "predict_proba"), (object(), "scikit-learn"), ("svm", "'svm'"), ("linear[depth=3]", "depth")],
+    [
+        (SVC(), "predict_proba"),
+        (object(), "scikit-learn"),
+        ("svm", "'svm'"),
+        ("linear[depth=3]", "depth"),
+        (Demanding, "Demanding"),
+        (MyClassifier(n_rows=(row for row in ())), "MyClassifier"),  # type: ignore[arg-type]
+        (("a", "b", MyClassifier()), "tuple"),
+    ],
 )
 def test_methods_that_cannot_be_used_are_refused(method: Any, fact: str, study: ic.BrainGraphs, tmp_path: Path) -> None:
     with pytest.raises(ic.InputError, match=fact):

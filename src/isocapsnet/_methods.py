@@ -1,13 +1,14 @@
 """Methods and transforms as a user gives them (names, classes, estimators), as the evaluation needs them."""
 
 import ast
+import inspect
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from isocapsnet._estimators import changed_parameters, describe_estimator, source_version, specify
+from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
@@ -93,32 +94,70 @@ def load_plugins() -> dict[str, Any]:
 
 
 def list_methods(
-    methods: str | Sequence[Method], *, device: str | None = None, use_unlabeled: bool = False
+    methods: str | Method | Sequence[Method], *, device: str | None = None, use_unlabeled: bool = False
 ) -> tuple[MethodSpec, ...]:
-    """Specifications of ``"all"``, of ``"NAME,NAME[parameter=value],..."``, or of a list of methods."""
+    """Specifications of ``"all"``, of ``"NAME,NAME[parameter=value],..."``, of one method or of a list of methods."""
     from isocapsnet.models import MODELS
 
     if isinstance(methods, str):
         methods = [*MODELS, *load_plugins()] if methods == "all" else [methods]
+    elif not isinstance(methods, Iterable) or hasattr(methods, "get_params") or _is_pair(methods):
+        methods = [methods]
     options: dict[str, Any] = {"device": device, "use_unlabeled": use_unlabeled}
     specs: list[MethodSpec] = []
     for method in methods:
         if isinstance(method, MethodSpec):
             specs.append(method)
-            continue
-        if isinstance(method, str):
+        elif isinstance(method, str):
             specs += [make_method(*item, **options) for item in split_names(method)]
-            continue
-        name, given = method if isinstance(method, tuple) else (None, method)
-        estimator = given() if isinstance(given, type) else given
-        builtin = next((key for key, model in MODELS.items() if type(estimator) is model), None)
-        if builtin is not None and name is None:
-            parameters = changed_parameters(estimator)
-            runtime = {key: parameters.pop(key) for key in _RUNTIME if key in parameters}
-            specs.append(make_method(builtin, parameters, **{**options, **runtime}))
         else:
-            specs.append(describe_estimator(estimator, name, use_unlabeled=use_unlabeled))
+            specs.append(_make_own(method, **options))
     return tuple(specs)
+
+
+def _is_pair(methods: Any) -> bool:
+    """Whether a tuple is an estimator with a name, not two methods."""
+    if not isinstance(methods, tuple) or len(methods) != 2 or not isinstance(methods[0], str):
+        return False
+    if not isinstance(methods[1], type) and not hasattr(methods[1], "get_params"):
+        return False
+    from isocapsnet.models import MODELS
+
+    return re.fullmatch(r"[^\[\],]+", methods[0]) is not None and methods[0] not in {*MODELS, *load_plugins()}
+
+
+def _make_own(method: Any, *, device: str | None, use_unlabeled: bool) -> MethodSpec:
+    """A method that is given as a class or an estimator, with or without a name."""
+    from isocapsnet.models import MODELS, GraphClassifier
+
+    name, given = method if isinstance(method, tuple) and len(method) == 2 else (None, method)
+    if not isinstance(name, str | None):
+        raise InputError(f"The name of a method must be text, not {name!r}; write (name, estimator).")
+    try:
+        estimator = given() if isinstance(given, type) else given
+    except TypeError as error:
+        raise InputError(f"{given.__name__} needs arguments; give an estimator: {given.__name__}(...).") from error
+    model = type(estimator)
+    builtin = next((key for key, known in MODELS.items() if model is known), None)
+    if (name or model.__name__) in MODELS and (name or model.__name__) != builtin:
+        raise InputError(f"{name or model.__name__} is the name of another method; give {model.__name__} another name.")
+    runtime: dict[str, Any] = {}
+    if issubclass(model, GraphClassifier):
+        asked = {"device": device}
+        values, defaults = estimator.get_params(deep=False), inspect.signature(model.__init__).parameters
+        for key in (key for key in _RUNTIME if key in values and key in defaults):
+            is_default = str(values[key]) == str(defaults[key].default)
+            value = asked.get(key) if is_default else values[key]
+            runtime |= {} if value is None else {key: str(value) if key == "device" else as_plain(value)}
+    if builtin is not None and name in (None, builtin):
+        parameters, others = changed_parameters(estimator)
+        if not set(others) - set(_RUNTIME):
+            parameters = {key: value for key, value in parameters.items() if key not in _RUNTIME}
+            return make_method(builtin, parameters, use_unlabeled=use_unlabeled, **runtime)
+        name = None
+    return describe_estimator(
+        estimator, name, use_unlabeled=use_unlabeled, runtime=runtime, can_be_saved=builtin is not None
+    )
 
 
 def list_one_method(method: Method, **options: Any) -> MethodSpec:
@@ -136,6 +175,7 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
     model = find_class(name)
     estimator = model()
     defaults = estimator.get_params()
+    parameters = {key: as_plain(value) for key, value in parameters.items()}
     getattr(model, "refuse_moved", lambda parameters: None)(parameters)
     check_parameters(name, parameters, defaults)
     return specify(

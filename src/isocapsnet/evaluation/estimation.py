@@ -16,12 +16,15 @@ Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
 
 def build_estimator(factory: str, parameters: Mapping[str, Any], seed: int) -> Any:
-    """The estimator with these parameters; ``seed`` is its ``random_state`` if it has one that is not given."""
+    """The estimator with these parameters; ``seed`` replaces every ``random_state`` that is None, also in its steps."""
     model = pkgutil.resolve_name(factory)
     estimator = model(**{name: as_tuples(value) for name, value in parameters.items()})
-    if "random_state" in estimator.get_params() and "random_state" not in parameters:
-        estimator.set_params(random_state=seed)
-    return estimator
+    unseeded = {
+        name: seed
+        for name, value in estimator.get_params().items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    return estimator.set_params(**unseeded) if unseeded else estimator
 
 
 def predict_probabilities(estimator: Any, X: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
