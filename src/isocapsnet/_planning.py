@@ -59,7 +59,7 @@ class Options:
 
     def __post_init__(self) -> None:
         plain = {name: value.item() for name, value in vars(self).items() if isinstance(value, np.number)}
-        for name, value in {**plain, "confounds": as_names(self.confounds)}.items():
+        for name, value in {**plain, "confounds": as_names(self.confounds or ())}.items():
             object.__setattr__(self, name, value)
 
     def executor(self) -> AbstractContextManager[Executor]:
