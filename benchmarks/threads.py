@@ -31,7 +31,7 @@ _USES = ("fit", "predict", "explain")
 _LEAST_SECONDS = 0.5
 
 
-def work(data: str, method: str, epochs: int) -> None:
+def work(data: str, method: str, epochs: int, wanted: list[str]) -> None:
     """A process that takes turns: for each line it reads it writes the seconds that each use took."""
     from isocapsnet.explanation.attribution import attribute_edges, is_network
     from isocapsnet.models import MODELS
@@ -49,7 +49,7 @@ def work(data: str, method: str, epochs: int) -> None:
     }
     repeats = {}
     for name, use in uses.items():
-        if name != "explain" or is_network(model):
+        if name in wanted and (name != "explain" or is_network(model)):
             use()  # compiles, and loads what is loaded once
             repeats[name] = max(1, round(_LEAST_SECONDS / seconds_of(use, 1)))
     print("ready", flush=True)
@@ -99,15 +99,17 @@ class Worker:
         return line
 
 
-def _spin() -> None:
-    while True:
-        pass
+def _spin(parent: int) -> None:
+    while os.getppid() == parent:  # a killed parent stops nobody
+        for _ in range(100_000):
+            pass
 
 
 @contextmanager
 def busy_cores(n: int) -> Iterator[None]:
     """Keep ``n`` processes busy inside."""
-    spinning = [multiprocessing.get_context("spawn").Process(target=_spin, daemon=True) for _ in range(n)]
+    context = multiprocessing.get_context("spawn")
+    spinning = [context.Process(target=_spin, args=(os.getpid(),), daemon=True) for _ in range(n)]
     for process in spinning:
         process.start()
     try:
@@ -138,26 +140,29 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--busy", type=int, action="append", help="busy processes; may be given more than once")
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--uses", default=",".join(_USES), help="separated by commas: %(default)s")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(options.worker[0], options.worker[1], int(options.worker[2]))
+        data, method, epochs, uses = options.worker
+        work(data, method, int(epochs), uses.split(","))
         return
     from isocapsnet.models import MODELS
 
     methods = options.methods.split(",") if options.methods else [name for name in MODELS if name != "constant"]
-    print("| method | busy processes | " + " | ".join(f"{use}: one thread, default, ratio" for use in _USES) + " |")
-    print("|" + "---|" * (2 + len(_USES)))
+    uses = options.uses.split(",")
+    print("| method | busy processes | " + " | ".join(f"{use}: one thread, default, ratio" for use in uses) + " |")
+    print("|" + "---|" * (2 + len(uses)))
     worst: dict[str, Any] = {"ratio": 0.0}
     for method in methods:
-        arguments = [options.data, method, str(options.epochs)]
+        arguments = [options.data, method, str(options.epochs), options.uses]
         workers = {one_thread: Worker(arguments, one_thread) for one_thread in (True, False)}
         for n in options.busy or [0]:
             with busy_cores(n):
                 found = ratios(workers, options.rounds)
             cells = [f"{f['one']:.3f} s, {f['default']:.3f} s, {f['ratio']:.2f}" for f in found.values()]
             print(
-                "| " + " | ".join([f"`{method}`", str(n), *cells, *["-"] * (len(_USES) - len(cells))]) + " |",
+                "| " + " | ".join([f"`{method}`", str(n), *cells, *["-"] * (len(uses) - len(cells))]) + " |",
                 flush=True,
             )
             for use, figures in found.items():
