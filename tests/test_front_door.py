@@ -1,6 +1,6 @@
 """The front door for Python: a benchmark in one call, with a user's own classifiers, and what comes out of it."""
 
-import importlib
+import importlib.util
 import json
 import linecache
 import os
@@ -405,6 +405,43 @@ def test_a_class_of_a_script_runs_in_worker_processes_and_its_results_are_reused
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected, done.stderr
     assert not [path for path in (tmp_path / "results").rglob("*") if b"cloudpickle" in _content(path)]
+
+
+_STEPS = """
+from sklearn.base import BaseEstimator, TransformerMixin
+
+class Flatten(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+    def transform(self, X):
+        return scale(X.reshape(len(X), -1))
+
+def scale(X):
+    return 2 * X
+"""
+
+
+def test_steps_of_modules_that_a_worker_cannot_import_run_in_worker_processes(
+    study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str) -> Any:
+        (tmp_path / f"{name}.py").write_text(_STEPS)
+        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "shadowed_steps.py").write_text("raise RuntimeError('this file is not the one in use')")
+    monkeypatch.syspath_prepend(str(tmp_path / "path"))
+    methods = [
+        (name, make_pipeline(FunctionTransformer(np.abs), load(name).Flatten(), LogisticRegression()))
+        for name in ("loaded_steps", "shadowed_steps")
+    ]
+    results = ic.benchmark(study, methods, out=tmp_path / "run", jobs=1, **SMALL)
+    assert results.table["failed"].tolist() == [0, 0]
 
 
 def _content(path: Path) -> bytes:

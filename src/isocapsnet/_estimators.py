@@ -24,7 +24,6 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -277,16 +276,28 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _pickle(estimator: Any) -> str:
-    """The pickle as text. Classes that a worker could not import are pickled with their code."""
-    module = type(estimator).__module__
-    can_be_imported = False
-    with suppress(ImportError, ValueError):  # cloudpickle takes the code of __main__ by itself
-        can_be_imported = module == "__main__" or find_spec(module) is not None
+    """The pickle as text. Code that a worker could not import, of the estimator or of any part of it, is in it."""
     with ExitStack() as stack:
-        if not can_be_imported and module in sys.modules:
-            cloudpickle.register_pickle_by_value(sys.modules[module])
-            stack.callback(cloudpickle.unregister_pickle_by_value, sys.modules[module])
+        for module in _unimportable_modules():
+            cloudpickle.register_pickle_by_value(module)
+            stack.callback(cloudpickle.unregister_pickle_by_value, module)
         return base64.b64encode(cloudpickle.dumps(estimator)).decode()
+
+
+def _unimportable_modules() -> list[ModuleType]:
+    """Loaded modules that another process would not find, or of which it would find another file."""
+    modules = []
+    for name, module in list(sys.modules.items()):
+        # cloudpickle takes the code of __main__ by itself, and that of a package includes its modules.
+        is_user_module = isinstance(module, ModuleType) and module.__name__ == name and "." not in name
+        if not is_user_module or name == "__main__" or _is_installed(name):
+            continue
+        spec = None
+        with suppress(Exception):  # finders of other packages can fail in any way
+            spec = next(filter(None, (finder.find_spec(name, None) for finder in sys.meta_path)), None)
+        if spec is None or spec.origin != getattr(module, "__file__", None):
+            modules.append(module)
+    return modules
 
 
 def _is_json(value: Any) -> bool:
