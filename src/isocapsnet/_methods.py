@@ -232,7 +232,7 @@ def list_steps(
         if wanted and name not in names:
             asked.insert(0, (name, {}))
     if "confounds" in names and not confounds:
-        raise InputError("The transform confounds needs the columns to regress out: confounds=age,sex.")
+        raise InputError('The transform confounds needs the columns to regress out, such as confounds=["age", "sex"].')
     steps = []
     if has_series:
         kind = connectivity or "correlation"

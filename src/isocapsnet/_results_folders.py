@@ -94,7 +94,7 @@ def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
 
 
 def open_results(folder: str | Path) -> Results:
-    """Read the results that :func:`isocapsnet.benchmark` or ``isocapsnet benchmark`` left in a folder.
+    """Read the results that a benchmark left in a folder.
 
     Nothing is written. If the folder holds several datasets or protocols, the one that ``results.json`` is about is
     read, or else the one with the most records.

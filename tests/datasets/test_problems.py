@@ -370,7 +370,7 @@ def test_check_lists_all_problems_and_exits_with_2(folder, study):
     assert len(refused) == len(expected)
     for part in expected:
         assert sum(part in line for line in refused) == 1, part
-    with pytest.raises(InputError, match=r"\(5 more; .*check_data"):
+    with pytest.raises(InputError, match=r"\(5 more .*check_data"):
         load_graphs(folder, target="dx")
 
 
