@@ -165,6 +165,27 @@ def test_stored_results_are_reused_for_the_same_source_and_parameters_alone(
     assert _n_run(study, ("MyClassifier", MyChangedClassifier()), tmp_path) == 0
 
 
+def test_a_folder_shows_the_method_as_it_was_in_the_last_run(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    class Changed(MyClassifier):
+        def predict_proba(self, X: np.ndarray) -> np.ndarray:
+            return super().predict_proba(X)[:, ::-1]
+
+    first, second = ("mine", MyClassifier()), ("mine", Changed())
+    areas = [
+        ic.benchmark(study, [method], out=tmp_path, jobs=0, **SMALL).table["roc_auc"].tolist()
+        for method in (first, second)
+    ]
+    assert areas[0] != areas[1]
+    for method, expected in ((second, areas[1]), ("constant", areas[1]), (first, areas[0])):
+        ic.benchmark(study, [method], out=tmp_path, jobs=0, **SMALL)
+        opened = ic.open_results(tmp_path)
+        assert opened.table.set_index("method").loc[["mine"], "roc_auc"].tolist() == expected
+        assert [note for note in opened.notes if "mine" in note]
+    [both] = ic.compare(tmp_path)
+    assert len(both.table) == 3
+    assert len([method for method in both.table["method"] if method.startswith("mine")]) == 2
+
+
 def test_a_pipeline_is_told_apart_by_the_estimators_in_it(study: ic.BrainGraphs, tmp_path: Path) -> None:
     for C in (1.0, 2.0):
         pipeline = make_pipeline(FunctionTransformer(flatten), LogisticRegression(C=C))
