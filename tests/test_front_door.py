@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 import isocapsnet as ic
-from isocapsnet._estimators import source_version
+from isocapsnet._code_versions import source_version
 from isocapsnet._methods import list_methods, list_one_method
 from isocapsnet.evaluation import Store
 from isocapsnet.evaluation.estimation import build_estimator
@@ -389,6 +389,23 @@ def test_global_variables_and_the_code_in_memory_are_part_of_the_version(
     module.helper.__code__ = (lambda X: X + K).__code__  # type: ignore[name-defined] # noqa: F821
     assert source_version(estimator) != first
     monkeypatch.delitem(sys.modules, "scaling")
+
+
+def test_a_module_that_is_used_by_attribute_is_part_of_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers" / "__init__.py").write_text("from . import scaling\n")
+    (tmp_path / "user.py").write_text("import helpers\ndef scale(X):\n    return helpers.scaling.scale(X)\n")
+    versions = []
+    for factor in (2, 2, 3):
+        (tmp_path / "helpers" / "scaling.py").write_text(f"def scale(X):\n    return X * {factor}\n")
+        linecache.clearcache()
+        for name in ("user", "helpers", "helpers.scaling"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        versions.append(source_version(FunctionTransformer(importlib.import_module("user").scale)))
+    assert versions[0] == versions[1] != versions[2]
 
 
 def test_without_source_nothing_stored_is_reused() -> None:

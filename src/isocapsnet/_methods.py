@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
+from isocapsnet._code_versions import source_version
+from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, specify
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
