@@ -195,7 +195,7 @@ def test_npz_without_graphs(tmp_path, arrays, sentence):
 
 def test_npz_with_an_unknown_target_or_covariate(tmp_path, study):
     path = writers.write_npz(study, tmp_path / "a.npz")
-    with pytest.raises(InputError, match="'dx'.*labels, subjects"):
+    with pytest.raises(InputError, match=r"'dx'.*labels, subjects"):
         load_graphs(path, target="dx")
     with pytest.raises(InputError, match="no array 'iq'"):
         load_graphs(path, covariates=["iq"])
