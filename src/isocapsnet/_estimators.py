@@ -40,7 +40,7 @@ def describe_estimator(
     """
     kind = type(estimator).__name__
     if not hasattr(estimator, "get_params") or not hasattr(estimator, "fit"):
-        raise InputError(f"{kind} is no scikit-learn classifier: it has no fit or no get_params.")
+        raise InputError(f"{kind} is not a scikit-learn classifier: it has no fit or no get_params.")
     if not hasattr(estimator, "predict_proba"):
         raise InputError(f"{kind} has no predict_proba; a benchmark needs class probabilities.")
     try:

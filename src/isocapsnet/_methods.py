@@ -87,7 +87,7 @@ def load_plugins() -> dict[str, Any]:
                 raise InputError("another method has this name")
             model = entry.load()
             if not hasattr(model, "fit") or not hasattr(model, "get_params"):
-                raise InputError("it is no scikit-learn estimator")
+                raise InputError("it is not a scikit-learn estimator")
             plugins[entry.name] = model
         except Exception as error:  # the code of others can fail in any way
             warnings.warn(f"The method plugin {entry.name!r} ({entry.value}) is not used: {error}.", stacklevel=2)

@@ -128,14 +128,14 @@ def open_results(folder: str | Path) -> Results:
     notes += collection.notes
     if others:
         notes.append(
-            f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation), and these are "
-            "one of them. isocapsnet.compare reads all of them."
+            f"The folder holds {len(others) + 1} groups of results, which differ in data, splits or preparation; one "
+            "is shown. isocapsnet.compare shows all of them."
         )
     saved = saved if _is_about(group, saved) else {}
     collection, changed = _without_former_versions(collection, group, saved.get("method_versions", {}))
     if changed:
         notes.append(
-            f"The folder also holds results from before the code of {', '.join(changed)} was changed. "
+            f"The code of {', '.join(changed)} was changed after some results had been stored; these are not shown. "
             "isocapsnet.compare shows them as well."
         )
     has_data = copies.find(json.loads(group)[0]) is not None

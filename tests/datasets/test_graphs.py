@@ -261,6 +261,7 @@ def test_what_a_pipeline_is_fitted_to(study):
         ({"sites": ["x"]}, "12 graphs but 1 sites"),
         ({"covariates": pd.DataFrame({"age": [1]})}, "12 graphs but 1 rows of covariates"),
         ({"folds": [[0, 99]]}, "Fold 1 names graph 99"),
+        ({"folds": [[0], [5, -1]]}, "Fold 2 names graph -1"),
         ({"folds": [[0, 0]]}, "Fold 1 must list each"),
         ({"atlas": Atlas(["one"], name="small")}, "'small' has 1 nodes but the graphs have 6"),
         ({"adjacency": None}, "needs graphs or time series"),

@@ -96,8 +96,9 @@ def check_fold(number: int, fold: ArrayLike, n_graphs: int) -> NDArray[np.int64]
     index = np.array(fold)
     if index.ndim != 1 or index.dtype.kind not in "iu" or len(np.unique(index)) != len(index):
         raise InputError(f"Fold {number} must list each of its test graphs once, by index.")
-    if index.min(initial=0) < 0 or index.max(initial=0) >= n_graphs:
-        raise InputError(f"Fold {number} names graph {index.max()}, but there are {n_graphs} graphs, counted from 0.")
+    outside = index[(index < 0) | (index >= n_graphs)]
+    if len(outside):
+        raise InputError(f"Fold {number} names graph {outside[0]}, but there are {n_graphs} graphs, counted from 0.")
     return read_only(index.astype(np.int64))
 
 
