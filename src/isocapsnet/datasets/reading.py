@@ -187,10 +187,7 @@ def assemble(
     codes, label_names = _encode(labels, len(subjects), findings)
     if findings.errors:
         return None
-    if options.atlas is not None:
-        atlas = load_atlas(options.atlas)
-    else:
-        atlas = find_atlas(common_names, coordinates, matrices[0].shape[1], atlas_name, name)
+    atlas = None if options.atlas is None else load_atlas(options.atlas)
     return BrainGraphs(
         None if is_series else np.stack(matrices) if isinstance(matrices, list) else matrices,
         codes,
@@ -199,7 +196,7 @@ def assemble(
         sites=sites,
         covariates=covariates,
         time_series=list(matrices) if is_series else None,
-        atlas=atlas,
+        atlas=atlas or find_atlas(common_names, coordinates, matrices[0].shape[1], atlas_name, name),
         folds=folds,
         exclusions=findings.exclusions,
         handled=findings.handled,
@@ -250,7 +247,8 @@ def _encode(
     labels: Sequence[Any] | None, n_subjects: int, findings: Findings
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Class codes and names, with warnings about small classes; no classes if the labels cannot be used."""
-    codes, names = np.full(n_subjects, -1), ()
+    codes: NDArray[np.int64] = np.full(n_subjects, -1)
+    names: tuple[str, ...] = ()
     if labels is not None:
         with findings.noting():
             codes, names = encode_labels(labels)
