@@ -180,7 +180,8 @@ def test_a_folder_shows_the_method_as_it_was_in_the_last_run(study: ic.BrainGrap
         ic.benchmark(study, [method], out=tmp_path, jobs=0, **SMALL)
         opened = ic.open_results(tmp_path)
         assert opened.table.set_index("method").loc[["mine"], "roc_auc"].tolist() == expected
-        assert [note for note in opened.notes if "mine" in note]
+        [note] = [note for note in opened.notes if "mine" in note]
+        assert note in opened._repr_html_()
     [both] = ic.compare(tmp_path)
     assert len(both.table) == 3
     assert len([method for method in both.table["method"] if method.startswith("mine")]) == 2
@@ -263,6 +264,12 @@ class MyNetwork(ic.IsoCapsNetClassifier):
 def test_classifiers_without_tags_are_run(study: ic.BrainGraphs, tmp_path: Path) -> None:
     assert [_n_run(study, method, tmp_path) for method in (Bare(), Untagged)] == [3, 3]
     assert list_one_method(Bare()).is_multiclass and list_one_method(Untagged()).is_multiclass
+
+
+def test_a_plugin_that_needs_arguments_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isocapsnet._methods.load_plugins", lambda: {"demanding": Demanding})
+    with pytest.raises(ic.InputError, match="Demanding"):
+        list_one_method("demanding")
 
 
 def test_the_name_of_a_method_of_the_package_is_for_that_method_alone() -> None:

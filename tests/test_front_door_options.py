@@ -48,7 +48,7 @@ def test_one_name_is_one_name_and_not_its_letters(study: ic.BrainGraphs, folder:
 
 
 def test_columns_that_an_analysis_needs_are_read_from_the_table_of_a_folder(folder: Path, tmp_path: Path) -> None:
-    options = {**SMALL, "target": "dx", "confounds": "age", "group": "person", "dry_run": True}
+    options = {**SMALL, "target": "dx", "confounds": "age", "group": "person", "dry_run": True, "transform": None}
     results = ic.benchmark(folder, ["constant"], out=tmp_path / "out", **options)
     assert results.data is not None and list(pd.DataFrame(results.data.covariates)) == ["age", "person"]
 
@@ -173,6 +173,8 @@ def test_fit_gives_labelled_and_unlabelled_graphs_to_a_method(study: ic.BrainGra
     assert np.array_equal(model.seen_[1], study.adjacency[:3])
     with pytest.raises(ic.InputError, match="RowClassifier"):
         ic.fit((study.adjacency, labels), RowClassifier(), use_unlabeled=True)
+    whole: Any = ic.fit(study, SemiSupervised())
+    assert np.shares_memory(whole.seen_[0], study.adjacency)  # so that a memory map is not loaded
 
 
 def test_explanations_leave_out_graphs_without_a_class_of_the_model(study: ic.BrainGraphs) -> None:
