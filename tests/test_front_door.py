@@ -1,6 +1,6 @@
 """The front door for Python: a benchmark in one call, with a user's own classifiers, and what comes out of it."""
 
-import importlib
+import importlib.util
 import json
 import linecache
 import os
@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 import isocapsnet as ic
-from isocapsnet._estimators import source_version
+from isocapsnet._code_versions import source_version
 from isocapsnet._methods import list_methods, list_one_method
 from isocapsnet.evaluation import Store
 from isocapsnet.evaluation.estimation import build_estimator
@@ -165,6 +165,28 @@ def test_stored_results_are_reused_for_the_same_source_and_parameters_alone(
     assert _n_run(study, ("MyClassifier", MyChangedClassifier()), tmp_path) == 0
 
 
+def test_a_folder_shows_the_method_as_it_was_in_the_last_run(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    class Changed(MyClassifier):
+        def predict_proba(self, X: np.ndarray) -> np.ndarray:
+            return super().predict_proba(X)[:, ::-1]
+
+    first, second = ("mine", MyClassifier()), ("mine", Changed())
+    areas = [
+        ic.benchmark(study, [method], out=tmp_path, jobs=0, **SMALL).table["roc_auc"].tolist()
+        for method in (first, second)
+    ]
+    assert areas[0] != areas[1]
+    for method, expected in ((second, areas[1]), ("constant", areas[1]), (first, areas[0])):
+        ic.benchmark(study, [method], out=tmp_path, jobs=0, **SMALL)
+        opened = ic.open_results(tmp_path)
+        assert opened.table.set_index("method").loc[["mine"], "roc_auc"].tolist() == expected
+        [note] = [note for note in opened.notes if "mine" in note]
+        assert note in opened._repr_html_()
+    [both] = ic.compare(tmp_path)
+    assert len(both.table) == 3
+    assert len([method for method in both.table["method"] if method.startswith("mine")]) == 2
+
+
 def test_a_pipeline_is_told_apart_by_the_estimators_in_it(study: ic.BrainGraphs, tmp_path: Path) -> None:
     for C in (1.0, 2.0):
         pipeline = make_pipeline(FunctionTransformer(flatten), LogisticRegression(C=C))
@@ -242,6 +264,12 @@ class MyNetwork(ic.IsoCapsNetClassifier):
 def test_classifiers_without_tags_are_run(study: ic.BrainGraphs, tmp_path: Path) -> None:
     assert [_n_run(study, method, tmp_path) for method in (Bare(), Untagged)] == [3, 3]
     assert list_one_method(Bare()).is_multiclass and list_one_method(Untagged()).is_multiclass
+
+
+def test_a_plugin_that_needs_arguments_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isocapsnet._methods.load_plugins", lambda: {"demanding": Demanding})
+    with pytest.raises(ic.InputError, match="Demanding"):
+        list_one_method("demanding")
 
 
 def test_the_name_of_a_method_of_the_package_is_for_that_method_alone() -> None:
@@ -370,6 +398,23 @@ def test_global_variables_and_the_code_in_memory_are_part_of_the_version(
     monkeypatch.delitem(sys.modules, "scaling")
 
 
+def test_a_module_that_is_used_by_attribute_is_part_of_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers" / "__init__.py").write_text("from . import scaling\n")
+    (tmp_path / "user.py").write_text("import helpers\ndef scale(X):\n    return helpers.scaling.scale(X)\n")
+    versions = []
+    for factor in (2, 2, 3):
+        (tmp_path / "helpers" / "scaling.py").write_text(f"def scale(X):\n    return X * {factor}\n")
+        linecache.clearcache()
+        for name in ("user", "helpers", "helpers.scaling"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        versions.append(source_version(FunctionTransformer(importlib.import_module("user").scale)))
+    assert versions[0] == versions[1] != versions[2]
+
+
 def test_without_source_nothing_stored_is_reused() -> None:
     scope: dict[str, Any] = {"BaseEstimator": BaseEstimator, "__name__": "__main__"}
     exec("class Mine(BaseEstimator):\n    def fit(self, X, y):\n        return self\n", scope)
@@ -405,6 +450,43 @@ def test_a_class_of_a_script_runs_in_worker_processes_and_its_results_are_reused
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == expected, done.stderr
     assert not [path for path in (tmp_path / "results").rglob("*") if b"cloudpickle" in _content(path)]
+
+
+_STEPS = """
+from sklearn.base import BaseEstimator, TransformerMixin
+
+class Flatten(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+    def transform(self, X):
+        return scale(X.reshape(len(X), -1))
+
+def scale(X):
+    return 2 * X
+"""
+
+
+def test_steps_of_modules_that_a_worker_cannot_import_run_in_worker_processes(
+    study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str) -> Any:
+        (tmp_path / f"{name}.py").write_text(_STEPS)
+        spec = importlib.util.spec_from_file_location(name, tmp_path / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "shadowed_steps.py").write_text("raise RuntimeError('this file is not the one in use')")
+    monkeypatch.syspath_prepend(str(tmp_path / "path"))
+    methods = [
+        (name, make_pipeline(FunctionTransformer(np.abs), load(name).Flatten(), LogisticRegression()))
+        for name in ("loaded_steps", "shadowed_steps")
+    ]
+    results = ic.benchmark(study, methods, out=tmp_path / "run", jobs=1, **SMALL)
+    assert results.table["failed"].tolist() == [0, 0]
 
 
 def _content(path: Path) -> bytes:

@@ -11,6 +11,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import isocapsnet as ic
+from isocapsnet._methods import keep_suitable, list_methods
+from isocapsnet.evaluation.engine.execution import Execution
+from isocapsnet.evaluation.engine.worker import Limits
 
 SMALL: dict[str, Any] = {"repeats": 1, "candidates": 1, "explain": False, "progress": False, "jobs": 0}
 
@@ -42,6 +45,28 @@ def test_one_name_is_one_name_and_not_its_letters(study: ic.BrainGraphs, folder:
     results = ic.benchmark(study, ["constant"], confounds="age", exclude="12", out=tmp_path / "out", **SMALL)
     assert results.context["preparation"][0]["columns"] == ("age",)
     assert results.data is not None and len(results.data) == 23
+
+
+def test_columns_that_an_analysis_needs_are_read_from_the_table_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    options = {**SMALL, "target": "dx", "confounds": "age", "group": "person", "dry_run": True, "transform": None}
+    results = ic.benchmark(folder, ["constant"], out=tmp_path / "out", **options)
+    assert results.data is not None and list(pd.DataFrame(results.data.covariates)) == ["age", "person"]
+
+
+def test_limits_reach_the_jobs(study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(Execution, "run", lambda self, executor, *, limits, on_outcome: seen.append(limits))
+    options = {**SMALL, "jobs": 1, "timeout": 60, "memory_limit": 10**9}
+    ic.benchmark(study, ["constant"], out=tmp_path / "out", **options)
+    assert seen == [Limits(seconds=60, memory=10**9)]
+
+
+def test_a_method_for_two_classes_is_refused_if_named_and_left_out_of_all() -> None:
+    methods = list_methods(["isocapsnet-released", "constant"])
+    with pytest.raises(ic.InputError, match=r"isocapsnet-released.* 3"):
+        keep_suitable(methods, 3, named=True)
+    assert [method.name for method in keep_suitable(methods, 3, named=False)] == ["constant"]
+    assert keep_suitable(methods, 2, named=True) == methods
 
 
 def test_data_are_checked_with_the_options_they_are_read_with(study: ic.BrainGraphs, folder: Path) -> None:
@@ -129,6 +154,38 @@ class RowClassifier(ClassifierMixin, BaseEstimator):
 
     def transform(self, X: np.ndarray) -> np.ndarray:
         return X[:, 0]
+
+
+class SemiSupervised(RowClassifier):
+    """A user's own classifier that is given unlabelled graphs."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray, X_unlabeled: np.ndarray | None = None) -> "SemiSupervised":
+        self.seen_ = X, X_unlabeled
+        super().fit(X, y)
+        return self
+
+
+def test_fit_gives_labelled_and_unlabelled_graphs_to_a_method(study: ic.BrainGraphs) -> None:
+    labels = [None if i < 3 else label for i, label in enumerate(study.labels)]
+    assert study.adjacency is not None
+    model: Any = ic.fit((study.adjacency, labels), SemiSupervised(), use_unlabeled=True)
+    assert np.array_equal(model.seen_[0], study.adjacency[3:])
+    assert np.array_equal(model.seen_[1], study.adjacency[:3])
+    with pytest.raises(ic.InputError, match="RowClassifier"):
+        ic.fit((study.adjacency, labels), RowClassifier(), use_unlabeled=True)
+    whole: Any = ic.fit(study, SemiSupervised())
+    assert np.shares_memory(whole.seen_[0], study.adjacency)  # so that a memory map is not loaded
+
+
+def test_explanations_leave_out_graphs_without_a_class_of_the_model(study: ic.BrainGraphs) -> None:
+    model = ic.fit(study, "cnn[max_epochs=1,calibrate=False]")
+    assert study.adjacency is not None
+    labels = [None, "other", *study.labels[2:]]
+    explanation = ic.explain(model, (study.adjacency, labels), folds=0)
+    kept = ic.explain(model, (study.adjacency[2:], study.labels[2:]), folds=0)
+    assert np.array_equal(explanation.edges, kept.edges)
+    with pytest.raises(ic.InputError, match="other"):
+        ic.explain(model, (study.adjacency, ["other"] * 12 + [0] * 12))
 
 
 def test_a_users_own_estimator_predicts_after_fit(study: ic.BrainGraphs) -> None:

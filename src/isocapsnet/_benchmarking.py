@@ -19,7 +19,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.runner import Outcome
 from isocapsnet.evaluation.engine.worker import Limits
-from isocapsnet.evaluation.output import write_results
+from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.statistics import CHANCE
 
@@ -159,6 +159,8 @@ def benchmark(
             execution.run(executor, limits=limits, on_outcome=progress if callable(progress) else show)
     summary = execution.table()
     context = _describe_plan(plan) | {"passport": graphs.passport, "command": command, "versions": summary.versions}
+    earlier = read_context(folder)[0].get("method_versions", {})
+    context["method_versions"] = earlier | {method.label: method.version for method in plan.methods}
     if not options.dry_run:
         write_results(folder, summary, context)
     return Results(summary, context, [folder], graphs)

@@ -70,9 +70,10 @@ def fit(
         raise InputError(f"No graph of {name} has a label; name the column of classes with target=.")
     estimator = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, seed)
     if out is not None and type(estimator) not in MODELS.values():
-        raise InputError(f"{spec.name} cannot be saved; only the methods in isocapsnet.MODELS can. Leave out out=.")
+        raise InputError(f"{spec.name} cannot be saved, only the methods in isocapsnet.MODELS; do not give out=.")
     extra = {"X_unlabeled": X[~is_labelled]} if spec.use_unlabeled else {}
-    estimator.fit(X[is_labelled], np.array(graphs.label_names)[graphs.labels[is_labelled]], **extra)
+    labelled = X if is_labelled.all() else X[is_labelled]  # all of a memory map stay one
+    estimator.fit(labelled, np.array(graphs.label_names)[graphs.labels[is_labelled]], **extra)
     layout = layout_of(graphs)
     estimator.n_nodes_in_, estimator.node_names_in_ = layout.n_nodes, layout.node_names
     estimator.directed_in_ = layout.directed

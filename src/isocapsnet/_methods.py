@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
+from isocapsnet._code_versions import source_version
+from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, specify
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
@@ -86,7 +87,7 @@ def load_plugins() -> dict[str, Any]:
                 raise InputError("another method has this name")
             model = entry.load()
             if not hasattr(model, "fit") or not hasattr(model, "get_params"):
-                raise InputError("it is no scikit-learn estimator")
+                raise InputError("it is not a scikit-learn estimator")
             plugins[entry.name] = model
         except Exception as error:  # the code of others can fail in any way
             warnings.warn(f"The method plugin {entry.name!r} ({entry.value}) is not used: {error}.", stacklevel=2)
@@ -133,10 +134,7 @@ def _make_own(method: Any, *, device: str | None, use_unlabeled: bool) -> Method
     name, given = method if isinstance(method, tuple) and len(method) == 2 else (None, method)
     if not isinstance(name, str | None):
         raise InputError(f"The name of a method must be text, not {name!r}; write (name, estimator).")
-    try:
-        estimator = given() if isinstance(given, type) else given
-    except TypeError as error:
-        raise InputError(f"{given.__name__} needs arguments; give an estimator: {given.__name__}(...).") from error
+    estimator = _with_defaults(given) if isinstance(given, type) else given
     model = type(estimator)
     builtin = next((key for key, known in MODELS.items() if model is known), None)
     if (name or model.__name__) in MODELS and (name or model.__name__) != builtin:
@@ -160,6 +158,13 @@ def _make_own(method: Any, *, device: str | None, use_unlabeled: bool) -> Method
     )
 
 
+def _with_defaults(model: Any) -> Any:
+    try:
+        return model()
+    except TypeError as error:
+        raise InputError(f"{model.__name__} needs arguments; give an estimator: {model.__name__}(...).") from error
+
+
 def list_one_method(method: Method, **options: Any) -> MethodSpec:
     """The same for an argument that takes one method."""
     specs = list_methods([method], **options)
@@ -173,7 +178,7 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
     from isocapsnet.models import MODELS
 
     model = find_class(name)
-    estimator = model()
+    estimator = _with_defaults(model)
     defaults = estimator.get_params()
     parameters = {key: as_plain(value) for key, value in parameters.items()}
     getattr(model, "refuse_moved", lambda parameters: None)(parameters)
@@ -225,14 +230,14 @@ def list_steps(
     """
     from isocapsnet.datasets.connectivity import CONNECTIVITY, TRANSFORMS, TimeSeriesConnectivity
 
-    text = transform if isinstance(transform, str) else ",".join(transform)
+    text = transform if isinstance(transform, str) else ",".join(transform or ())
     asked = split_names(text) if text else []
     names = [name for name, _ in asked]
     for name, wanted in (("confounds", bool(confounds)), ("harmonize", harmonize)):
         if wanted and name not in names:
             asked.insert(0, (name, {}))
     if "confounds" in names and not confounds:
-        raise InputError("The transform confounds needs the columns to regress out: confounds=age,sex.")
+        raise InputError('The transform confounds needs the columns to regress out, such as confounds=["age", "sex"].')
     steps = []
     if has_series:
         kind = connectivity or "correlation"

@@ -215,7 +215,7 @@ def _check_data(samples: Samples, protocol: Protocol, steps: Sequence[Step], opt
     if (options.candidates or 1) > 1 and not protocol.scheme.is_tuned:
         raise InputError(
             f"candidates={options.candidates} does not apply: {protocol.name} keeps each method's defaults; use "
-            "protocol=nested."
+            'protocol="nested".'
         )
     if options.use_unlabeled and not len(samples.unlabelled):
         raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")

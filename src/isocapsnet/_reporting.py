@@ -36,7 +36,7 @@ def make_content(results: Results, *, created: str = "") -> Content:
     notes = list(results.notes)
     subjects = () if data is None else data.subjects.tolist()
     methods = []
-    for row in sorted(table.rows, key=lambda row: -np.nan_to_num(row.metrics["roc_auc"].mean)):
+    for row in results.best_first:
         records = [results.records[key] for key in row.keys.values()]
         fits = [_read_fit(folder / "artifacts" / record["key"], record, notes) for record in records]
         methods.append(ReportedMethod(row, fits, _read_explanation(folder, row.method, records, subjects, notes)))

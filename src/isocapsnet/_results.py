@@ -170,9 +170,10 @@ class Results:
         return None if templates is None else templates[0].astype(float).round(4).tolist()
 
     def _repr_html_(self) -> str:
-        """For notebooks: verdicts in sentences, then each method's ROC AUC and accuracy with their intervals."""
+        """For notebooks: verdicts and notes, then each method's ROC AUC and accuracy with their intervals."""
         sentences = [f"{row.method}: {row.verdict}." for row in self.best_first]
         sentences += [] if self.summary.sites is None else [self.summary.sites.sentence]
+        sentences += self.notes
         rows = [
             f"<tr><th>{html.escape(row.method)}</th><td>{interval(*row.metrics['roc_auc'])}</td>"
             f"<td>{interval(*row.metrics['accuracy'])}</td></tr>"

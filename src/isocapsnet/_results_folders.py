@@ -4,7 +4,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import check_artifacts, replacing_folder
 from isocapsnet.evaluation.failures import printable
-from isocapsnet.evaluation.jobs import Job
+from isocapsnet.evaluation.jobs import Job, method_label
 from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.records import check_truth, find_disagreement
 from isocapsnet.evaluation.results import group_records, tabulate
@@ -94,10 +94,11 @@ def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
 
 
 def open_results(folder: str | Path) -> Results:
-    """Read the results that :func:`isocapsnet.benchmark` or ``isocapsnet benchmark`` left in a folder.
+    """Read the results that a benchmark left in a folder.
 
     Nothing is written. If the folder holds several datasets or protocols, the one that ``results.json`` is about is
-    read, or else the one with the most records.
+    read, or else the one with the most records. If the code of a method was changed between two runs, the results of
+    the last run are read; :func:`compare` reads all of them.
 
     Parameters
     ----------
@@ -127,14 +128,45 @@ def open_results(folder: str | Path) -> Results:
     notes += collection.notes
     if others:
         notes.append(
-            f"The folder holds {len(others) + 1} groups of results (other data, splits or preparation), and these are "
-            "one of them. isocapsnet.compare reads all of them."
+            f"The folder holds {len(others) + 1} groups of results, which differ in data, splits or preparation; one "
+            "is shown. isocapsnet.compare shows all of them."
+        )
+    saved = saved if _is_about(group, saved) else {}
+    collection, changed = _without_former_versions(collection, group, saved.get("method_versions", {}))
+    if changed:
+        notes.append(
+            f"The code of {', '.join(changed)} was changed after some results had been stored; these are not shown. "
+            "isocapsnet.compare shows them as well."
         )
     has_data = copies.find(json.loads(group)[0]) is not None
     notes += copies.problems
     if not has_data and not copies.problems:
         notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
-    return _make_results(collection, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
+    return _make_results(collection, group, saved, copies, [path], notes)
+
+
+def _without_former_versions(
+    collection: Collection, group: str, versions: Mapping[str, int]
+) -> tuple[Collection, list[str]]:
+    """A collection without the results in ``group`` of code that was changed since, and the methods that had any.
+
+    ``versions`` are those of the last run by method. Results of a method without any of that version stay.
+    """
+    parts = [part.get(group, []) for part in (collection.records, collection.errors)]
+    stored = {_version_of(item) for items in parts for item in items}
+    former = {(label, version) for label, version in stored if version != versions.get(label, version)}
+    former = {(label, version) for label, version in former if (label, versions[label]) in stored}
+    records, errors = ([item for item in items if _version_of(item) not in former] for items in parts)
+    changed = replace(
+        collection, records={**collection.records, group: records}, errors={**collection.errors, group: errors}
+    )
+    return changed, sorted({label for label, _ in former})
+
+
+def _version_of(item: Mapping[str, Any]) -> tuple[str, int]:
+    """The method of a record or an error, and the version of its code."""
+    job = item["job"]
+    return method_label(job["method"], job["parameters"]), job["version"]
 
 
 def _check_folders(paths: Sequence[Path]) -> None:

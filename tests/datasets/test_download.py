@@ -213,8 +213,12 @@ def test_abide_downloads_the_series_that_its_table_lists(tmp_path, server, monke
 
 def test_datasets_that_cannot_be_passed_on_say_how_to_obtain_them(monkeypatch):
     monkeypatch.delenv("ISOCAPSNET_DATA", raising=False)
-    for name in ("adhd-200", "xu-abide", "adhd-fmri"):
-        with pytest.raises(InputError, match=r"isocapsnet data|ask the authors"):
+    for name, fact in (
+        ("adhd-200", 'target="DX"'),
+        ("xu-abide", 'target="@subject"'),
+        ("adhd-fmri", "ask the authors"),
+    ):
+        with pytest.raises(InputError, match=rf"{name}.*{fact}.*{name.replace('-', '_')}\.npz"):
             fetch_graphs(name)
     with pytest.raises(InputError, match="name='nothing' is unknown"):
         fetch_graphs("nothing")

@@ -87,6 +87,10 @@ def test_labels_without_a_value_are_kept_as_unlabelled(study):
         ([1.0, 2.0, np.nan], [0, 1, -1], ("1", "2")),
         ([True, False, None], [1, 0, -1], ("False", "True")),
         (np.array([0, 2], dtype=np.uint8), [0, 1], ("0", "2")),
+        (np.array([["b"], ["a"]]), [1, 0], ("a", "b")),
+        (pd.DataFrame({"dx": [0, 1, 0]}), [0, 1, 0], ("0", "1")),
+        (pd.Series(["b", pd.NA, "a"], dtype="string"), [1, -1, 0], ("a", "b")),
+        (pd.Series([2, None, 1], dtype="Int64"), [1, -1, 0], ("1", "2")),
     ],
 )
 def test_labels_are_coded_in_the_order_of_their_values(values, codes, names):
@@ -98,6 +102,24 @@ def test_labels_are_coded_in_the_order_of_their_values(values, codes, names):
 def test_fractional_labels_are_refused():
     with pytest.raises(InputError, match=r"0\.5.*regression is not supported"):
         encode_labels([0.5, 1])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["a"], ["b", "c"]],
+        [["a", "b"], ["a", "c"]],
+        [(1, 2), (3,)],
+        [{"a": 1}, {"b": 1}],
+        [{"a"}, {"b"}],
+        ["a", np.array([1, 2])],
+        "ab",
+        5,
+    ],
+)
+def test_labels_that_are_not_one_value_per_graph_are_refused(labels):
+    with pytest.raises(InputError, match="one label per graph"):
+        BrainGraphs(np.zeros((2, 3, 3)), labels)
 
 
 def test_subset_takes_everything_along(study):
@@ -239,6 +261,7 @@ def test_what_a_pipeline_is_fitted_to(study):
         ({"sites": ["x"]}, "12 graphs but 1 sites"),
         ({"covariates": pd.DataFrame({"age": [1]})}, "12 graphs but 1 rows of covariates"),
         ({"folds": [[0, 99]]}, "Fold 1 names graph 99"),
+        ({"folds": [[0], [5, -1]]}, "Fold 2 names graph -1"),
         ({"folds": [[0, 0]]}, "Fold 1 must list each"),
         ({"atlas": Atlas(["one"], name="small")}, "'small' has 1 nodes but the graphs have 6"),
         ({"adjacency": None}, "needs graphs or time series"),

@@ -147,7 +147,7 @@ def test_several_atlases_and_sessions_are_chosen_by_a_part_of_the_name(tmp_path,
 
 def test_graphs_and_time_series_beside_each_other_are_chosen_by_kind(tmp_path, study):
     root = writers.write_xcp_d(study, tmp_path / "bids")
-    assert load_graphs(root).handled["time series beside the graphs left aside"] == ("12 files",)
+    assert load_graphs(root).handled["time series not read, because there are graphs"] == ("12 files",)
     series = load_graphs(root, kind="series", target="diagnosis")
     assert series.adjacency is None
     assert series.time_series[0].shape == (12, 6)

@@ -195,7 +195,7 @@ def test_npz_without_graphs(tmp_path, arrays, sentence):
 
 def test_npz_with_an_unknown_target_or_covariate(tmp_path, study):
     path = writers.write_npz(study, tmp_path / "a.npz")
-    with pytest.raises(InputError, match="no array 'dx' of one value per graph; it has labels, subjects"):
+    with pytest.raises(InputError, match=r"'dx'.*labels, subjects"):
         load_graphs(path, target="dx")
     with pytest.raises(InputError, match="no array 'iq'"):
         load_graphs(path, covariates=["iq"])
@@ -370,7 +370,7 @@ def test_check_lists_all_problems_and_exits_with_2(folder, study):
     assert len(refused) == len(expected)
     for part in expected:
         assert sum(part in line for line in refused) == 1, part
-    with pytest.raises(InputError, match=r"\(5 more; .*check_data"):
+    with pytest.raises(InputError, match=r"\(5 more .*check_data"):
         load_graphs(folder, target="dx")
 
 

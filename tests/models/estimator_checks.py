@@ -372,7 +372,7 @@ def check_shapes_that_are_not_graphs_are_refused(make):
             make().fit(bad, y[: len(bad)])
         with pytest.raises(InputError, match=sentence):
             fitted(make).predict(bad)
-    with pytest.raises(InputError, match="11 nodes, but the model was fitted on graphs of 12 nodes"):
+    with pytest.raises(InputError, match=r"11 nodes.* 12 nodes"):
         fitted(make).predict(X[:, 1:, 1:])
 
 

@@ -231,9 +231,10 @@ class Tied(Count):
 
 
 def test_the_fits_that_calibrate_have_callbacks_of_their_own():
-    count = Count()
-    fit(callbacks=[count])
-    assert count.epochs == QUICK["max_epochs"]
+    count, method, epochs = Count(), Count(), []
+    fit(callbacks=[count, method.on_epoch_end, lambda history: epochs.append(history[-1]["epoch"])])
+    assert count.epochs == method.epochs == QUICK["max_epochs"]
+    assert epochs == 3 * list(range(1, QUICK["max_epochs"] + 1))  # a function is called in all of the fits
     fit(callbacks=[Tied()], calibrate=False)
     with pytest.raises(InputError, match=r"callbacks cannot be copied .*calibrate=False"):
         fit(callbacks=[Tied()])

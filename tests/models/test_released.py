@@ -145,7 +145,7 @@ def test_memory_does_not_grow_with_the_number_of_graphs():
 def test_gradients_flow_through_the_winner():
     graphs = torch.randn(2, 6, 6, dtype=torch.float64, requires_grad=True)
     template = torch.randn(1, 3, 3, dtype=torch.float64, requires_grad=True)
-    torch.autograd.gradcheck(lambda a, b: released_match(a, b).distance, (graphs, template))
+    assert torch.autograd.gradcheck(lambda a, b: released_match(a, b).distance, (graphs, template))
 
 
 # -- estimator -------------------------------------------------------------------------------------------------

@@ -235,6 +235,23 @@ def contents(store, **settings):
     return [{(graph.numpy().tobytes(), int(code)) for graph, code in zip(*batch, strict=True)} for batch in batches]
 
 
+def test_graphs_are_scaled_a_few_at_a_time(monkeypatch):
+    """A second copy of all graphs would double the peak of memory."""
+    monkeypatch.setattr(_batches, "_CHUNK_VALUES", 30)
+    sizes = []
+
+    class Watched(InputScaler):
+        def transform(self, X):
+            sizes.append(len(X))
+            return super().transform(X)
+
+    X, X_unlabeled = np.random.default_rng(0).normal(size=(2, 7, 3, 3))
+    store = GraphStore(X, np.arange(7) % 2, Watched(True, 2.0), CPU, X_unlabeled=X_unlabeled)
+    assert sizes == [3, 3, 1] * 2
+    expected = InputScaler(True, 2.0).transform(np.concatenate([X, X_unlabeled]))
+    assert_array_equal(store.resident.numpy(), expected)
+
+
 def test_batches_cover_every_graph_once_and_streamed_ones_are_the_resident_ones(stores):
     resident, streamed = stores
     for shuffle in (False, True):

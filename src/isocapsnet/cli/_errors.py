@@ -1,23 +1,33 @@
-"""Messages of the library in the words of the command line: arguments become options."""
+"""Messages of the library in the words of the command line: arguments become options, and functions commands."""
 
 import re
 from collections.abc import Iterable
 
-# An argument with or without a value, as the library writes it: select=, index_base=0, kind="series", directed=False.
-_ARGUMENT = re.compile(r"""(?<![\w.-])(\w+)=(?:"([^"]*)"|'([^']*)'|(\w+))?""")
+# An argument with or without a value, as the library writes it: select=, index_base=0, kind="series", directed=False,
+# confounds=["age", "sex"].
+_ARGUMENT = re.compile(r"""(?<![\w.-])(\w+)=(?:"([^"]*)"|'([^']*)'|\[([^\]]*)\]|(\w+))?""")
+_FUNCTION = re.compile(r"\bisocapsnet\.(benchmark|check_data|compare|explain|fit|predict|sweep|transform)\b")
 
 
 def as_options(sentence: str, names: Iterable[str]) -> str:
-    """A sentence in which the arguments ``names`` are written as options: ``--index-base 0`` for ``index_base=0``."""
+    """A sentence in which the arguments ``names`` are written as options: ``--index-base 0`` for ``index_base=0``.
+
+    Functions of the front door are written as commands: ``isocapsnet data check`` for ``isocapsnet.check_data``.
+    """
     arguments = {*names}
 
     def translate(match: re.Match[str]) -> str:
         name = match[1]
         if name not in arguments:
             return match[0]
-        value = match[2] or match[3] or match[4] or ""
+        several = re.sub(r"""["'\s]""", "", match[4] or "")
+        value = match[2] or match[3] or several or match[5] or ""
         if value in ("True", "False"):
             return f"--{'un' if value == 'False' else ''}{name.replace('_', '-')}"
         return f"--{name.replace('_', '-')} {value}".rstrip()
 
-    return _ARGUMENT.sub(translate, sentence)
+    return _FUNCTION.sub(_command, _ARGUMENT.sub(translate, sentence))
+
+
+def _command(match: re.Match[str]) -> str:
+    return f"isocapsnet {'data check' if match[1] == 'check_data' else match[1]}"

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from isocapsnet._safe_text import printable, spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.cli.data import reading_options
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -46,12 +49,19 @@ def fit(data: str, method: str, out: Path, **options: Any) -> None:
     click.echo(printable(f"{method} fitted: {out}"))
 
 
-@click.command()
-@click.argument("model", type=_FILE)
-@click.argument("data")
-@_out("Table of subject, prediction, probability of each class.")
-@reading_options
-def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
+def _model_command(out: str) -> Callable[[Callable[..., None]], click.Command]:
+    """A command that applies a saved model to data and writes a table, which ``out`` describes."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        for add in (reading_options, _out(out), click.argument("data"), click.argument("model", type=_FILE)):
+            function = add(function)
+        return click.command()(function)
+
+    return make
+
+
+@_model_command(out="Table of subject, prediction, probability of each class.")
+def predict(out: Path, **arguments: Any) -> None:
     """Predict the class of every graph of DATA with a saved MODEL.
 
     \b
@@ -60,17 +70,12 @@ def predict(model: Path, data: str, out: Path, **reading: Any) -> None:
     """
     import isocapsnet
 
-    table = isocapsnet.predict(model, data, **reading)
-    spreadsheet_safe(table).to_csv(out, index=False)
-    click.echo(printable(f"{len(table)} predictions: {out}"))
+    table = isocapsnet.predict(**arguments)
+    _write(table, out, f"{len(table)} predictions")
 
 
-@click.command()
-@click.argument("model", type=_FILE)
-@click.argument("data")
-@_out("Table of subject and features.")
-@reading_options
-def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
+@_model_command(out="Table of subject and features.")
+def transform(out: Path, **arguments: Any) -> None:
     """Write the representation that a saved MODEL has of every graph of DATA.
 
     \b
@@ -79,6 +84,10 @@ def transform(model: Path, data: str, out: Path, **reading: Any) -> None:
     """
     import isocapsnet
 
-    table = isocapsnet.transform(model, data, **reading)
+    table = isocapsnet.transform(**arguments)
+    _write(table, out, f"{table.shape[1] - 1} features of {len(table)} graphs")
+
+
+def _write(table: "DataFrame", out: Path, what: str) -> None:
     spreadsheet_safe(table).to_csv(out, index=False)
-    click.echo(printable(f"{table.shape[1] - 1} features of {len(table)} graphs: {out}"))
+    click.echo(printable(f"{what}: {out}"))

@@ -71,8 +71,8 @@ def fetch_graphs(name: str, *, cache: Path | None = None, progress: Progress | N
         data = load_graphs(folder, **entry.options)
     else:
         raise InputError(
-            f"{name} cannot be downloaded. To get it, {entry.how_to_obtain} A converted file must be called "
-            f"{_local_name(name)} and lie in the folder that the environment variable ISOCAPSNET_DATA names."
+            f"{name} cannot be downloaded. To get it, {entry.how_to_obtain} To use it by its name, save the data as "
+            f"{_local_name(name)} in the folder that the environment variable ISOCAPSNET_DATA names."
         )
     counts = dict(zip(data.label_names, data.class_counts.tolist(), strict=True))
     if entry.class_counts and counts != dict(entry.class_counts):
@@ -136,8 +136,8 @@ _XU = (
     "Benchmarks, doi 10.17608/k6.auckland.21397377"
 )
 _XU_RECIPE = (
-    "download and unpack {0} from https://doi.org/10.17608/k6.auckland.21397377, then run `isocapsnet data convert {0} "
-    "{0}.npz --target @subject --select AAL116_correlation`."
+    "download and unpack {0} from https://doi.org/10.17608/k6.auckland.21397377, and give that folder instead of the "
+    'name, with target="@subject" and select="AAL116_correlation".'
 )
 _NOT_STATED = "not stated by the authors"
 
@@ -205,7 +205,7 @@ CATALOG: dict[str, CatalogEntry] = {
         {"-1": 488, "1": 280},
         "aal116",
         how_to_obtain="ask the authors of arXiv 2206.13465 for their folds of ADHD-fMRI, put fold_1, fold_2 and fold_3 "
-        "into one folder and give that folder instead of a name.",
+        "into one folder, and give that folder instead of the name.",
     ),
     "abide-nyu": CatalogEntry(
         "ABIDE, NYU site: autism, AAL116 correlations, with age",
@@ -235,7 +235,7 @@ CATALOG: dict[str, CatalogEntry] = {
         "Bellec et al., The Neuro Bureau ADHD-200 Preprocessed repository, NeuroImage 144 (2017)",
         atlas="aal116",
         how_to_obtain="register at https://www.nitrc.org/frs/?group_id=383, download the AAL time courses and the "
-        "phenotypic table into one folder, and run `isocapsnet data check FOLDER --target DX`.",
+        'phenotypic table into one folder, and give that folder instead of the name, with target="DX".',
     ),
     "peking-1": CatalogEntry(
         "ADHD-200, Peking site 1: ADHD, sparse binary graphs of CC200",
@@ -253,7 +253,7 @@ CATALOG: dict[str, CatalogEntry] = {
     "xu-adni": _xu(
         "ADNI: Alzheimer's disease",
         "adni",
-        "apply for access at https://adni.loni.usc.edu, download the collection's connectomes from there and "
-        "run `isocapsnet data convert FOLDER adni.npz --target @subject --select AAL116_correlation`.",
+        "apply for access at https://adni.loni.usc.edu, download the collection's connectomes from there, and give "
+        'their folder instead of the name, with target="@subject" and select="AAL116_correlation".',
     ),
 }

@@ -59,7 +59,7 @@ def download(file: RemoteFile, folder: Path, progress: Progress | None = None) -
     except requests.HTTPError as error:
         raise InputError(f"{file.url} cannot be downloaded ({error}); it may have moved.") from error
     except requests.exceptions.ChunkedEncodingError as error:
-        raise InputError(f"The connection broke while {file.url} was downloaded; run the command again.") from error
+        raise InputError(f"The connection broke while {file.url} was downloaded; try again.") from error
     except requests.RequestException as error:
         raise InputError(
             f"{file.url} cannot be reached ({type(error).__name__}); check the network, or download the file elsewhere "

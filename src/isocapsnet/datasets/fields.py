@@ -1,7 +1,7 @@
 """The checks of each field of :class:`~isocapsnet.datasets.graphs.BrainGraphs`, labels as researchers write them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -61,10 +61,11 @@ def check_codes(
     """Codes of the classes and their names."""
     if labels is None:
         return np.full(n_graphs, -1, dtype=np.int64), ()
-    if len(labels) != n_graphs:
-        raise InputError(f"There are {n_graphs} graphs but {len(labels)} labels.")
+    values = _one_per_graph(labels)
+    if len(values) != n_graphs:
+        raise InputError(f"There are {n_graphs} graphs but {len(values)} labels.")
     if label_names is None:
-        return encode_labels(labels)
+        return encode_labels(values)
     codes = np.asarray(labels)
     is_index = codes.ndim == 1 and codes.dtype.kind in "iu"
     if not is_index or not all(-1 <= code < len(label_names) for code in np.unique(codes).tolist()):
@@ -95,8 +96,9 @@ def check_fold(number: int, fold: ArrayLike, n_graphs: int) -> NDArray[np.int64]
     index = np.array(fold)
     if index.ndim != 1 or index.dtype.kind not in "iu" or len(np.unique(index)) != len(index):
         raise InputError(f"Fold {number} must list each of its test graphs once, by index.")
-    if index.min(initial=0) < 0 or index.max(initial=0) >= n_graphs:
-        raise InputError(f"Fold {number} names graph {index.max()}, but there are {n_graphs} graphs, counted from 0.")
+    outside = index[(index < 0) | (index >= n_graphs)]
+    if len(outside):
+        raise InputError(f"Fold {number} names graph {outside[0]}, but there are {n_graphs} graphs, counted from 0.")
     return read_only(index.astype(np.int64))
 
 
@@ -107,17 +109,29 @@ def select_folds(folds: Sequence[NDArray[Any]], index: NDArray[np.int64]) -> lis
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is missing: None, NaN, or a text such as "n/a"."""
-    return value is None or value != value or str(value).strip().lower() in MISSING
+    """Whether a value is missing: None, NaN, pandas' NA, or a text such as "n/a"."""
+    return bool(pd.isna(value)) or str(value).strip().lower() in MISSING
 
 
-def encode_labels(values: Iterable[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _one_per_graph(labels: Any) -> NDArray[np.object_]:
+    """Labels as a list of single values; a column ``(n_graphs, 1)`` is taken as one, and lists in it are refused."""
+    values = np.asarray(labels, dtype=object)
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.ndim != 1:
+        raise InputError(f"The labels have the shape {values.shape}; give one label per graph.")
+    several = [index for index, value in enumerate(values) if np.ndim(value) or isinstance(value, Mapping | Set)]
+    if several:
+        raise InputError(f"The label of graph {several[0]} is {values[several[0]]!r}; give one label per graph.")
+    return values
+
+
+def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return ``(codes, names)``: per value the index of its name, -1 where it is missing.
 
     Names stand in the order of the values: numbers by size, also when written as text, other texts alphabetically.
     Refused are numbers that look like a measurement, and texts that differ for nearly all subjects.
     """
-    names = [None if is_missing(value) else _name(value) for value in values]
+    names = [None if is_missing(value) else _name(value) for value in _one_per_graph(values)]
     counts = Counter(name for name in names if name is not None)
     _check_classes(counts)
     distinct = sorted(counts, key=_sort_key)

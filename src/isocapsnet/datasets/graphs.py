@@ -2,6 +2,7 @@
 
 import copy
 import html
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -223,8 +224,8 @@ class BrainGraphs:
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some constructor arguments changed."""
-        names = "adjacency labels label_names subjects sites covariates time_series atlas folds exclusions handled name"
-        return type(self)(**{name: getattr(self, name) for name in names.split()} | changes)
+        names = inspect.signature(type(self)).parameters
+        return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
     def subset(self, selection: ArrayLike, *, reason: str | None = None) -> Self:
         """The graphs at some indices, or where a mask of ``n_graphs`` is true, in that order.

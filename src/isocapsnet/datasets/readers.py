@@ -98,8 +98,8 @@ def load_graphs(
     data = _read(source, options, findings)
     if data is None or findings.errors:
         first, *others = findings.errors
-        more = f"{len(others)} more; isocapsnet.check_data, or `isocapsnet data check`, lists them all."
-        raise InputError(f"{first} ({more})" if others else first)
+        more = f" ({len(others)} more problems; isocapsnet.check_data lists all of them)" if others else ""
+        raise InputError(f"{first}{more}")
     return data
 
 

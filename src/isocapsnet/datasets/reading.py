@@ -21,10 +21,7 @@ from isocapsnet.datasets.atlas import Layout, find_atlas, layout_of, load_atlas
 from isocapsnet.datasets.fields import encode_labels, select_folds
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.mending import align_nodes, mend_graphs, mend_series
-
-# With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
-_MIN_TIME_POINTS = 10
+from isocapsnet.datasets.mending import mend_and_align
 
 
 @dataclass
@@ -177,48 +174,29 @@ def assemble(
     kept = findings.exclude(options.exclude, subjects)
     sources = _take([f"subject {subject}" for subject in subjects] if sources is None else sources, kept)
     labels, sites, node_names = (_take(values, kept) for values in (labels, sites, node_names))
-    covariates = None if covariates is None else covariates.iloc[kept]
     if len(kept) < len(subjects):
         matrices = matrices[kept] if isinstance(matrices, np.ndarray) else _take(matrices, kept)
         folds = select_folds(folds, kept)
-    subjects = _take(subjects, kept)
+        covariates = None if covariates is None else covariates.iloc[kept]
+        subjects = _take(subjects, kept)
     if not len(subjects) and not findings.errors:
         findings.errors.append(f"{name or 'The data'}: no subject is left to read.")
     _check_unique(subjects, sources, findings)
-    if is_directed is None and options.like is not None and options.like.directed:
-        is_directed = True
-    common_names: Sequence[str] | None = None
-    if isinstance(matrices, np.ndarray):
-        matrices = mend_graphs(matrices, sources, findings, may_mirror=is_directed is None)
-        common_names = node_names[0] if node_names else None
-    elif len(matrices) == len(sources):  # otherwise the reader has noted an error
-        if is_series:
-            matrices = [mend_series(one, source, findings) for one, source in zip(matrices, sources, strict=True)]
-        else:  # before nodes are reordered, which would hide triangles
-            matrices = mend_graphs(list(matrices), sources, findings, may_mirror=is_directed is None)
-        matrices, common_names = align_nodes(matrices, node_names, sources, findings, is_series)
-        _check_shapes(matrices, sources, findings, is_series)
-    codes = np.full(len(subjects), -1)
-    label_names: tuple[str, ...] = ()
-    if labels is not None:
-        with findings.noting():
-            codes, label_names = _encode(labels, findings)
+    may_mirror = is_directed is None and not (options.like is not None and options.like.directed)
+    matrices, common_names = mend_and_align(matrices, node_names, sources, findings, is_series, may_mirror=may_mirror)
+    codes, label_names = _encode(labels, len(subjects), findings)
     if findings.errors:
         return None
-    if isinstance(matrices, list) and not is_series:
-        matrices = np.stack(matrices)
-    n_nodes = matrices[0].shape[1]
+    atlas = None if options.atlas is None else load_atlas(options.atlas)
     return BrainGraphs(
-        None if is_series else matrices,
+        None if is_series else np.stack(matrices) if isinstance(matrices, list) else matrices,
         codes,
         label_names=label_names,
         subjects=subjects,
         sites=sites,
         covariates=covariates,
         time_series=list(matrices) if is_series else None,
-        atlas=load_atlas(options.atlas)
-        if options.atlas is not None
-        else find_atlas(common_names, coordinates, n_nodes, atlas_name, name),
+        atlas=atlas or find_atlas(common_names, coordinates, matrices[0].shape[1], atlas_name, name),
         folds=folds,
         exclusions=findings.exclusions,
         handled=findings.handled,
@@ -265,27 +243,15 @@ def _check_unique(subjects: Sequence[str], sources: Sequence[str], findings: Fin
         findings.errors.append(f"{problem}, or keep one of them.")
 
 
-def _check_shapes(
-    matrices: Sequence[NDArray[Any]], sources: Sequence[str], findings: Findings, is_series: bool
-) -> None:
-    """Refuse matrices with other numbers of nodes, and short time series."""
-    common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)
-    for matrix, source in zip(matrices, sources, strict=True):
-        rows, columns = matrix.shape
-        if not is_series and rows != columns:
-            findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
-        elif columns != common[0][0]:
-            findings.errors.append(f"{source} has {columns} nodes but most graphs have {common[0][0]}.")
-        elif is_series and rows < _MIN_TIME_POINTS:
-            findings.errors.append(f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed.")
-    if is_series and matrices and (shorter := sum(rows < columns for rows, columns in map(np.shape, matrices))):
-        what = f"{shorter} of {len(matrices)} time series"
-        findings.warnings.append(f"{what} have fewer time points than nodes, so correlations are singular.")
-
-
-def _encode(labels: Sequence[Any], findings: Findings) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Class codes and names, with warnings about small classes."""
-    codes, names = encode_labels(labels)
+def _encode(
+    labels: Sequence[Any] | None, n_subjects: int, findings: Findings
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class codes and names, with warnings about small classes; no classes if the labels cannot be used."""
+    codes: NDArray[np.int64] = np.full(n_subjects, -1)
+    names: tuple[str, ...] = ()
+    if labels is not None:
+        with findings.noting():
+            codes, names = encode_labels(labels)
     n_unlabelled = int((codes < 0).sum())
     if n_unlabelled and names:
         findings.warnings.append(f"{n_unlabelled} of {len(codes)} subjects have no label; they are kept as unlabelled.")

@@ -8,10 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isocapsnet._validation import iter_chunks
 from isocapsnet.models._scaling import InputScaler
 
 # Scaled graphs up to this size stay on the device during the whole fit; larger sets are read batch by batch.
 RESIDENT_BYTES = 256 * 1024**2
+# Values that are scaled at a time.
+_CHUNK_VALUES = 500_000
 
 
 class GraphStore:
@@ -40,10 +43,7 @@ class GraphStore:
         n_unlabeled = 0 if X_unlabeled is None else len(X_unlabeled)
         self.codes = torch.from_numpy(np.concatenate([codes, np.full(n_unlabeled, -1)])).to(device)
         self.index = np.arange(len(self.codes))
-        self.resident: Tensor | None = None
-        if 4 * sum(source.size for source in self.sources) <= RESIDENT_BYTES:
-            scaled = [torch.from_numpy(scaler.transform(source)) for source in self.sources]
-            self.resident = torch.cat(scaled).to(device)
+        self.resident = self._read_all() if 4 * sum(source.size for source in self.sources) <= RESIDENT_BYTES else None
 
     def subset(self, index: NDArray[np.int64]) -> Self:
         """The graphs at ``index``, in a store that shares its data with this one."""
@@ -79,6 +79,16 @@ class GraphStore:
             graph = self.sources[0][i] if i < n_labeled else self.sources[1][i - n_labeled]
             graphs[row] = self.scaler.transform(graph)
         return torch.from_numpy(graphs).to(self.device), self.codes_at(positions[order])
+
+    def _read_all(self) -> Tensor:
+        """All graphs, scaled, on the device; scaled a few at a time, so that there is no second copy of them."""
+        graphs = torch.from_numpy(self._new_buffer(len(self)))
+        row = 0
+        for source in self.sources:
+            for _, chunk in iter_chunks(source, _CHUNK_VALUES):
+                graphs[row : row + len(chunk)] = torch.from_numpy(self.scaler.transform(chunk))
+                row += len(chunk)
+        return graphs.to(self.device)
 
     def _new_buffer(self, n_graphs: int) -> NDArray[np.float32]:
         return np.empty((n_graphs, *self.sources[0].shape[1:]), dtype=np.float32)

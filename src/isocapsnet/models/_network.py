@@ -175,7 +175,7 @@ class NetworkClassifier(GraphClassifier):
         return scores, codes
 
     def _as_part(self) -> Self:
-        """A copy of this estimator that trains on a part of the data: silent, with its own copies of the callbacks."""
+        """A copy of this estimator that trains on a part of the data: silent, with copies of callbacks with a state."""
         part = copy(self)
         part.verbose = 0
         try:

@@ -102,7 +102,8 @@ verbose : int
     With 1, print the losses of every epoch.
 callbacks : list, optional
     Functions ``callback(history)``, or objects with such a method named ``on_epoch_end``, that are called after
-    every epoch. ``history`` is the list ``history_`` so far. A callback that returns True stops the training."""
+    every epoch. ``history`` is the list ``history_`` so far. A callback that returns True stops the training. The
+    fits that calibrate call them too; of objects they get copies."""
 
 FITTED = """\
 classes_ : array (n_classes,)

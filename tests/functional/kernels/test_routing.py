@@ -62,7 +62,7 @@ def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, device, ite
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_gradients_are_those_of_the_capsules(device, iterations):
     value, permutation, weight = draw_problem(0, torch.float64, 3, 2, 1, 2, 2, 8, device)
-    torch.autograd.gradcheck(
+    assert torch.autograd.gradcheck(
         lambda v, w: route(PermutationCapsules(v, permutation, -0.1, 2), w, iterations, scale=0.5), (value, weight)
     )
 

@@ -20,16 +20,18 @@ def test_only_indices_of_the_kernels_are_removed_and_only_once(tmp_path):
     ours, theirs = tmp_path / "cpu.backward-1.py311.nbi", tmp_path / "cpu_other.f-1.py311.nbi"
     for path in (ours, theirs):
         path.touch()
-    _stale.forget_stale_code(tmp_path)
+    _stale.remove_stale_code(tmp_path)
     assert not ours.exists() and theirs.exists()
     ours.touch()
-    _stale.forget_stale_code(tmp_path)
+    _stale.remove_stale_code(tmp_path)
     assert ours.exists()
 
 
 def test_code_is_compiled_anew_when_any_source_has_changed(tmp_path, monkeypatch):
     pytest.importorskip("numba")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    subprocess.run([sys.executable, "-c", "import isocapsnet.functional.kernels.cpu_routing"], check=True)
+    assert not list(tmp_path.rglob("isocapsnet-kernels.txt"))  # an import writes and removes nothing
 
     def look():
         done = subprocess.run([sys.executable, "-c", LOOK], check=True, capture_output=True, text=True)

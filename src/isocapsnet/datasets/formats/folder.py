@@ -117,7 +117,7 @@ def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings
     else:
         chosen = graphs or series
         if graphs and series:
-            findings.handle("time series beside the graphs left aside", f"{len(series)} files")
+            findings.handle("time series not read, because there are graphs", f"{len(series)} files")
     if not chosen:
         wanted = f" whose name has {' and '.join(options.select)}" if options.select else ""
         raise InputError(f"{folder.name} holds no matrices ({', '.join(sorted(_EXTENSIONS))}){wanted}.")

@@ -58,11 +58,11 @@ def attend_chunks(
         total = sums[chunk]
         total[:] = 0
         for window in range(n_windows * chunk // len(sums), n_windows * (chunk + 1) // len(sums)):
-            above = excess[window]
+            own = excess[window]
             _sum_rows(weight, window, n_windows, padding, shape, block)
             for first in range(0, n_graphs, lanes):
                 count = min(lanes, n_graphs - first)
-                _make_votes(weight, rows, permutation[window], above, window, n_windows, first, count, shape, block)
+                _make_votes(weight, rows, permutation[window], own, window, n_windows, first, count, shape, block)
                 if len(context) > 0:
                     _couple(context, first, 0, shape, block)
                 else:
@@ -100,26 +100,26 @@ def scatter_windows(
     n_rows, lanes, parts = len(shape[0]) ** 2, simd.lanes(weight), len(shape[1])
     block = _make_block(weight, n_classes, n_iterations, parts, n_classes * lanes * parts)
     n_padded = (n_graphs + lanes - 1) // lanes * lanes
-    everywhere = simd.empty(n_classes * parts, weight)
+    to_all_rows = simd.empty(n_classes * parts, weight)
     lane_values = simd.empty(1, weight)
     for window in range(start, stop):
-        above = excess[window]
+        own = excess[window]
         _sum_rows(weight, window, n_windows, padding, shape, block)
-        everywhere[:] = 0
+        to_all_rows[:] = 0
         for y in range(n_classes):
             start_of_class = (y * n_windows + window) * n_rows * parts
             for i in range(start_of_class, start_of_class + n_rows * parts):
                 simd.store(grad_weight, i, simd.broadcast(weight.dtype.type(0.0)))
         for first in range(0, n_graphs, lanes):
             count = min(lanes, n_graphs - first)
-            _make_votes(weight, rows, permutation[window], above, window, n_windows, first, count, shape, block)
+            _make_votes(weight, rows, permutation[window], own, window, n_windows, first, count, shape, block)
             _couple_evenly(n_classes, block)
             for r in range(1, n_iterations):
                 _couple(contexts, r * n_padded + first, r, shape, block)
                 _differentiate(grads, r * n_padded + first, r, shape, block)
             _differentiate_votes(contexts, grads, first, n_padded, n_iterations, count, shape, block)
             _scatter_block(
-                grad_weight, rows, permutation[window], above, window, n_windows, first, count, shape, block, everywhere
+                grad_weight, rows, permutation[window], own, window, n_windows, first, count, shape, block, to_all_rows
             )
             total = simd.broadcast(weight.dtype.type(0.0))
             for y in range(n_classes):
@@ -130,7 +130,7 @@ def scatter_windows(
                 grad_value[window, first + t] = lane_values[t]
         for y in range(n_classes):
             for i in range(parts):
-                shared = simd.broadcast(padding) * simd.load(everywhere, y * parts + i)
+                shared = simd.broadcast(padding) * simd.load(to_all_rows, y * parts + i)
                 for row in range(n_rows):
                     place = ((y * n_windows + window) * n_rows + row) * parts + i
                     simd.store(grad_weight, place, simd.load(grad_weight, place) + shared)
@@ -167,7 +167,7 @@ def _make_votes(
     weight: Any,
     rows: Any,
     permutation: Any,
-    above: Any,
+    excess: Any,
     window: int,
     n_windows: int,
     first: int,
@@ -181,7 +181,7 @@ def _make_votes(
         corner = (y * n_windows + window) * k * k
         for t in range(count):
             chosen = rows[simd.get(permutation, first + t)]
-            high = simd.broadcast(simd.get(above, first + t))
+            high = simd.broadcast(simd.get(excess, first + t))
             for i in range(parts):
                 total = simd.load(weight, (corner + simd.get(chosen, 0)) * parts + i)
                 for a in range(1, k):
@@ -267,27 +267,27 @@ def _scatter_block(
     grad_weight: Any,
     rows: Any,
     permutation: Any,
-    above: Any,
+    excess: Any,
     window: int,
     n_windows: int,
     first: int,
     count: int,
     shape: Any,
     block: Any,
-    everywhere: Any,
+    to_all_rows: Any,
 ) -> None:
     """Add the votes' gradient to the rows that were selected, and to the sum that goes to all rows."""
     k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(grad_weight)
-    for y in range(len(everywhere) // parts // lanes):
+    for y in range(len(to_all_rows) // parts // lanes):
         corner = (y * n_windows + window) * k * k
         for i in range(parts):
-            total = simd.load(everywhere, y * parts + i)
+            total = simd.load(to_all_rows, y * parts + i)
             for t in range(count):
                 chosen = rows[simd.get(permutation, first + t)]
                 gradient = simd.load(block.votes, (y * lanes + t) * parts + i)
                 total = total + gradient
-                scaled = simd.broadcast(simd.get(above, first + t)) * gradient
+                scaled = simd.broadcast(simd.get(excess, first + t)) * gradient
                 for a in range(k):
                     place = (corner + simd.get(chosen, a)) * parts + i
                     simd.store(grad_weight, place, simd.load(grad_weight, place) + scaled)
-            simd.store(everywhere, y * parts + i, total)
+            simd.store(to_all_rows, y * parts + i, total)

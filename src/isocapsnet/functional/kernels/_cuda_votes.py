@@ -43,8 +43,8 @@ def attend_kernel(
         value, selection = _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows)
         number = y.to(tl.int64) * n_windows + window
         selected = _sum_selected(weight + number * (K * K * SIZE) + entry, real, selection, K, SIZE)
-        everywhere = PADDING * tl.load(row_sum + number * SIZE + entry, mask=real, other=0.0)
-        votes = (value - PADDING)[:, None, None] * selected + everywhere
+        from_all_rows = PADDING * tl.load(row_sum + number * SIZE + entry, mask=real, other=0.0)
+        votes = (value - PADDING)[:, None, None] * selected + from_all_rows
         if context is None:
             total += votes / (N_CLASSES + 1)
         else:
@@ -153,7 +153,7 @@ def scatter_kernel(
     y, entry, real = _axes(N_CLASSES, SIZE, CLASSES, ENTRIES)
     number = y.to(tl.int64) * n_windows + window
     corner = number * (K * K * SIZE) + entry
-    everywhere = PADDING * tl.load(row_sum + number * SIZE + entry, mask=real, other=0.0)
+    from_all_rows = PADDING * tl.load(row_sum + number * SIZE + entry, mask=real, other=0.0)
     row = tl.arange(0, ROWS)
     total = tl.zeros([ROWS, CLASSES * ENTRIES], dtype=weight.dtype.element_ty)
     size = n_graphs * N_CLASSES * SIZE
@@ -163,7 +163,7 @@ def scatter_kernel(
         place = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
         value, selection = _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows)
         selected = _sum_selected(weight + corner, real, selection, K, SIZE)
-        votes = (value - PADDING)[:, None, None] * selected + everywhere
+        votes = (value - PADDING)[:, None, None] * selected + from_all_rows
         grad_votes = tl.load(grads + place, mask=there, other=0.0) / (N_CLASSES + 1)
         for r in range(1, n_iterations):
             towards = tl.load(contexts + r * size + place, mask=there, other=0.0)

@@ -9,6 +9,7 @@ the machine. A vector holds 64 bytes; on narrower machines LLVM splits it. Array
 import math
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from numba import extending, njit, types
 from numba.core import cgutils
 from numba.extending import models, overload, register_model
 
-from isocapsnet.functional.kernels._stale import forget_stale_code
+from isocapsnet.functional.kernels._stale import remove_stale_code
 
 VECTOR_BYTES = 64
 
@@ -400,5 +401,8 @@ def empty(n: int, like: Any) -> Any:
     return array[offset : offset + n * lanes(like)]
 
 
-if (_kept := empty.stats.cache_path) is not None:  # the folder of all kernels
-    forget_stale_code(Path(_kept))
+@lru_cache(maxsize=1)
+def forget_stale_code() -> None:
+    """Forget compiled code of other sources; to be called before compiled code is, and done on the first call."""
+    if (folder := empty.stats.cache_path) is not None:  # that of all kernels
+        remove_stale_code(Path(folder))

@@ -1,7 +1,7 @@
-"""Compiled code of an earlier version is forgotten.
+"""Removal of compiled code of an earlier version.
 
-Numba tells by the file of a function alone whether what it kept of it is current, but our kernels are compiled from
-several files: after an update of one of them, the code of the others would stay as it was.
+Numba keeps compiled code of a function as long as the file of that function stays the same. Our kernels are compiled
+from several files: after an update of one of them, Numba would still use old code of the others.
 """
 
 from contextlib import suppress
@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 
-def forget_stale_code(folder: Path) -> None:
+def remove_stale_code(folder: Path) -> None:
     """Remove what Numba keeps of this package's kernels in ``folder``, unless it is from the same sources."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()

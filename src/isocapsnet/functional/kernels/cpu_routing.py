@@ -64,6 +64,7 @@ class Windows(NamedTuple):
 
     def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
+        simd.forget_stale_code()
         return (
             self.excess.numpy(),
             self.permutation.numpy(),

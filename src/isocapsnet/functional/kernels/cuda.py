@@ -85,7 +85,7 @@ def backward(
     n_templates, k, _ = templates.shape
     n = distance.shape[2]
     nodes, places = _orders(k, graphs.device)
-    # The gradient of a plain sum is one number, seen from everywhere; there is no need to write it down.
+    # The gradient of a plain sum is one number that is expanded to the whole shape: it is read in place, not copied.
     step = 1 if any(grad_distance.stride()) else 0
     shared = (grad_distance.contiguous() if step else grad_distance, distance, permutation, graphs, templates)
     grad_graphs = grad_templates = None
