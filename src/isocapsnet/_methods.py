@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
+from isocapsnet._estimators import changed_parameters, describe_estimator, source_version, specify
 from isocapsnet._validation import InputError
+from isocapsnet.evaluation.estimation import as_plain
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
 

@@ -22,7 +22,7 @@ from isocapsnet.functional import (
     routing,
     spectral_match,
 )
-from isocapsnet.functional.isomorphic import jacobi_eigenvectors
+from isocapsnet.functional.eigenvectors import jacobi_eigenvectors
 from tests.functional.references import brute_force_match
 
 seeds = st.integers(0, 2**31 - 1)
