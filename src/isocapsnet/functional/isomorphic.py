@@ -6,6 +6,7 @@ diagonal windows (s = t) are induced sub-graphs; the others are blocks of edges 
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -13,11 +14,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isocapsnet._validation import InputError, check_option
-from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import eigenvectors
-from isocapsnet.functional.kernels import eager, pick_kernel, run_kernel
-from isocapsnet.functional.kernels.eager import by_graph, compact_dtype, windows_of
+from isocapsnet.functional.kernels import assign, eager, pick_kernel, run_kernel
+from isocapsnet.functional.kernels.eager import compact_dtype, windows_of
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
 
 PROJECTIONS = ("permutation", "none", "orthogonal")
@@ -212,23 +212,29 @@ def _search_spectrum(
 ) -> tuple[Tensor, Tensor]:
     """As :func:`isocapsnet.functional.kernels.eager.search`, with permutations from eigenvectors."""
     n_templates, k, _ = templates.shape
-    windows = windows_of(graphs, k, stride)
-    n_windows = windows.shape[:3].numel()
+    windows = windows_of(graphs, k, stride)  # a view: only a part of the windows is copied at a time
+    n_graphs, n = windows.shape[:2]
     template_vectors = eigenvectors(templates, sort_eigenvalues).abs()
-    distance = graphs.new_empty(n_templates, n_windows)
-    permutation = torch.empty(n_templates, n_windows, dtype=torch.int64, device=graphs.device)
-    flat = windows.reshape(-1, k, k)
-    vectors = None if window_vectors is None else window_vectors.reshape(-1, k, k)
+    distance = graphs.new_empty(n_graphs, n_templates, n, n)
+    permutation = torch.empty(n_graphs, n_templates, n, n, dtype=torch.int64, device=graphs.device)
     chunk_values = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"])
-    for start in range(0, n_windows, step := max(1, chunk_values // k**2)):
-        here = slice(start, start + step)
-        absolute = (eigenvectors(flat[here], sort_eigenvalues) if vectors is None else vectors[here]).abs()
+    for part in product(_slices(n_graphs, chunk_values // (n * n * k**2)), _slices(n, chunk_values // (n * k**2))):
+        flat = windows[part].reshape(-1, k, k)
+        own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part].reshape(-1, k, k)
+        absolute = own.abs()
         for i in range(n_templates):
-            order = assigned_columns(absolute @ template_vectors[i].T)
-            permutation[i, here] = permutation_number(order)
+            order = assign(absolute @ template_vectors[i].T)
             matched = templates[i][order[:, :, None], order[:, None, :]]
-            distance[i, here] = (matched - flat[here]).flatten(1).norm(dim=1)
-    return by_graph(distance, windows), by_graph(permutation, windows)
+            here = part[0], i, part[1]
+            permutation[here] = permutation_number(order).view_as(permutation[here])
+            distance[here] = (matched - flat).flatten(1).norm(dim=1).view_as(distance[here])
+    return distance, permutation
+
+
+def _slices(length: int, step: int) -> list[slice]:
+    """Parts of ``range(length)`` of ``step`` indices, at least one."""
+    step = max(1, step)
+    return [slice(start, start + step) for start in range(0, length, step)]
 
 
 def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1, sort_eigenvalues: bool = True) -> Tensor:
