@@ -16,12 +16,11 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
-import numpy as np
 from sklearn.base import clone
 
 from isocapsnet._code_versions import is_installed, source_version
 from isocapsnet._validation import InputError
-from isocapsnet.evaluation.estimation import as_tuples
+from isocapsnet.evaluation.estimation import as_plain, as_tuples
 from isocapsnet.evaluation.naming import canonical_json
 from isocapsnet.evaluation.plan import MethodSpec
 
@@ -64,13 +63,17 @@ def describe_estimator(
 
 
 def specify(estimator: Any, *, parameters: Mapping[str, Any], use_unlabeled: bool, **identity: Any) -> MethodSpec:
-    """A specification with what the class of an estimator says; parameters that are set are not searched over."""
+    """A specification with what the class of an estimator says.
+
+    Parameters that are set, by themselves or by a preset, are not searched over.
+    """
     space = type(estimator).search_space() if hasattr(type(estimator), "search_space") else {}
+    is_set = {*parameters, *_preset(estimator, parameters.get("preset"))}
     # A class without the mixins of scikit-learn has no tags, or none of a classifier.
     tags = estimator.__sklearn_tags__().classifier_tags if hasattr(estimator, "__sklearn_tags__") else None
     return MethodSpec(
         parameters=parameters,
-        space={key: values for key, values in space.items() if key not in parameters},
+        space={key: values for key, values in space.items() if key not in is_set},
         use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(estimator.fit).parameters,
         is_multiclass=tags is None or tags.multi_class,
         **identity,
@@ -85,13 +88,21 @@ def restore_estimator(pickled: str, **parameters: Any) -> Any:
     return estimator.set_params(**chosen) if chosen else estimator
 
 
+def _preset(estimator: Any, name: Any) -> dict[str, Any]:
+    """The parameters that a preset of the estimator sets; none for an estimator without presets."""
+    return dict(getattr(estimator, "preset_parameters", lambda name: {})(name))
+
+
 def changed_parameters(estimator: Any) -> tuple[dict[str, Any], list[str]]:
-    """The parameters that differ from their defaults, and the names of those that JSON cannot hold as they are."""
+    """The parameters that differ from their defaults (with a preset, from its values), and the names of those that JSON
+    cannot hold as they are."""
     signature = inspect.signature(type(estimator).__init__).parameters
+    defaults = {key: parameter.default for key, parameter in signature.items()}
+    defaults |= _preset(estimator, getattr(estimator, "preset", None))
     changed, others = {}, []
     for key, value in estimator.get_params(deep=False).items():
         plain = as_plain(value)
-        default = signature[key].default if key in signature else inspect.Parameter.empty
+        default = defaults.get(key, inspect.Parameter.empty)
         if value is default or (_is_json(plain) and _is_json(default) and as_tuples(plain) == as_tuples(default)):
             continue
         if _is_json(plain):
@@ -99,15 +110,6 @@ def changed_parameters(estimator: Any) -> tuple[dict[str, Any], list[str]]:
         else:
             others.append(key)
     return changed, others
-
-
-def as_plain(value: Any) -> Any:
-    """Arrays as lists, and numbers of NumPy as numbers of Python."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if type(value) in (list, tuple):
-        return type(value)(as_plain(item) for item in value)
-    return {key: as_plain(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def _pickle(estimator: Any) -> str:

@@ -133,7 +133,7 @@ def transform(model: Any, data: Any, **reading: Any) -> pd.DataFrame:
     estimator, graphs = open_for_model(model, data, reading)
     if not hasattr(estimator, "transform"):
         raise InputError(f"{type(estimator).__name__} learns no representation; use predict.")
-    features = estimator.transform(adjacency_of(graphs)).reshape(len(graphs), -1)
+    features = np.asarray(estimator.transform(adjacency_of(graphs))).reshape(len(graphs), -1)
     table = pd.DataFrame(features, columns=[f"feature_{number}" for number in range(1, features.shape[1] + 1)])
     table.insert(0, "subject", graphs.subjects)
     return table

@@ -9,8 +9,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from isocapsnet._code_versions import source_version
-from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, specify
+from isocapsnet._estimators import changed_parameters, describe_estimator, specify
 from isocapsnet._validation import InputError
+from isocapsnet.evaluation.estimation import as_plain
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import Step
 

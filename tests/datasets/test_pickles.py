@@ -1,5 +1,6 @@
 """A pickle that would run code, import a module or build an unknown class is refused, and nothing of it runs."""
 
+import io
 import os
 import pickle
 import pickletools
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.formats import pickles
 from isocapsnet.datasets.formats.pickles import load_pickle
 from isocapsnet.datasets.readers import load_graphs
 
@@ -208,6 +210,95 @@ def test_pickles_of_numpy_1_are_read(tmp_path):
     loaded = load_pickle(tmp_path / "p")
     assert np.array_equal(loaded["X"], np.arange(6.0).reshape(2, 3))
     assert loaded["y"] == 3
+
+
+def older_fold(protocol=2):
+    """The bytes of a fold as numpy 1.16 to 1.26 may write it: functions by the name of the module in C."""
+    rng = np.random.default_rng(0)
+    parts = {
+        part: {"X": rng.normal(size=(4, 3, 3)), "y": [np.int64(-1), np.int64(1)] * 2} for part in ("train", "test")
+    }
+    content = pickle.dumps(parts, protocol=protocol)
+    assert b"numpy._core.multiarray" in content
+    return parts, content.replace(b"numpy._core.multiarray", b"numpy.core._multiarray_umath")
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3])  # later ones write the lengths of names
+def test_older_folds_that_name_the_module_in_c_are_read(tmp_path, protocol):
+    parts, content = older_fold(protocol)
+    (tmp_path / "fold_1").write_bytes(content)
+    graphs = load_graphs(tmp_path)
+    np.testing.assert_array_equal(graphs.adjacency[:4], parts["test"]["X"])
+    assert graphs.labels[:4].tolist() == [0, 1, 0, 1] and list(graphs.label_names) == ["-1", "1"]
+
+
+# Written out here, so that a name that is added to the reader must be added here, too.
+LET_IN = {
+    ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode"), ("builtins", "bytes"), ("__builtin__", "bytes"),
+    ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy.core._multiarray_umath", "_reconstruct"), ("numpy._core._multiarray_umath", "_reconstruct"),
+    ("numpy.core.multiarray", "scalar"), ("numpy._core.multiarray", "scalar"),
+    ("numpy.core._multiarray_umath", "scalar"), ("numpy._core._multiarray_umath", "scalar"),
+    ("numpy.core.numeric", "_frombuffer"), ("numpy._core.numeric", "_frombuffer"),
+}  # fmt: skip
+
+
+def test_nothing_else_is_let_in_of_all_that_python_and_numpy_have_loaded():
+    unpickler = pickles._InertUnpickler(io.BytesIO(b""))
+    asked = set(LET_IN)
+    for module, content in list(sys.modules.items()):
+        if module.split(".")[0] in {
+            "numpy",
+            "builtins",
+            "os",
+            "posix",
+            "sys",
+            "subprocess",
+            "_codecs",
+            "codecs",
+            "pickle",
+        }:
+            names = {*vars(content), "_reconstruct", "scalar", "_frombuffer", "ndarray", "dtype", "encode", "system"}
+            asked |= {(module, name) for name in names}
+            asked |= {(module.replace("_core", "core"), name) for name in names}
+    let_in = set()
+    for module, name in asked:
+        try:
+            unpickler.find_class(module, name)
+            let_in.add((module, name))
+        except pickle.UnpicklingError:
+            pass
+    assert len(asked) > 3000
+    assert let_in == LET_IN
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_older_fold_is_refused_or_plain_data(tmp_path_factory, data):
+    _, content = older_fold(data.draw(st.sampled_from([0, 2, 3])))
+    damaged = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        position = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[position : position + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    path = tmp_path_factory.mktemp("p") / "p"
+    path.write_bytes(bytes(damaged))
+    modules = set(sys.modules)
+    try:
+        loaded = load_pickle(path)
+    except InputError:
+        return
+    assert set(sys.modules) == modules
+    waiting = [loaded]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            waiting += item
+        elif isinstance(item, np.ndarray):
+            assert not item.dtype.hasobject
+        else:
+            assert item is None or isinstance(item, bool | int | float | str | bytes | bytearray | np.generic)
 
 
 @pytest.mark.parametrize(

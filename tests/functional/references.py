@@ -43,34 +43,55 @@ def leaky_routing(votes, iterations, scale):
 
 
 class ReleasedProgram:
-    """The published program, step by step from the list in the reading notes (one graph, one window at a time)."""
+    """The published program, step by step from the list in the reading notes, one graph at a time.
+
+    It works in the dtype of its parameters. Nothing is guarded: what the program leaves undefined is undefined here.
+    """
 
     def __init__(self, template, weight, layers):
         self.template = template  # (k, k)
         self.weight = weight  # (Y, N, k², d)
         self.layers = layers  # [(W, b), (W, b), (W, b)]
 
+    @classmethod
+    def like(cls, module):
+        """The program with the weights of our module."""
+        linears = [layer for layer in module.decoder.mlp if isinstance(layer, torch.nn.Linear)]
+
+        def copied(parameter):
+            return parameter.detach().clone().requires_grad_()
+
+        return cls(
+            copied(module.isomorphic.templates[0]),
+            copied(module.weight[:, 0]),
+            [(copied(layer.weight), copied(layer.bias)) for layer in linears],
+        )
+
     def parameters(self):
         return [self.template, self.weight, *(p for layer in self.layers for p in layer)]
+
+    def search(self, graph):
+        """Winning permutations and squared distances, both (N,).
+
+        PKPᵀ by two products; the difference with windows along one axis and permutations along the next; its Frobenius
+        norm; the square; the negative; the first maximum.
+        """
+        k = len(self.template)
+        every = torch.stack([torch.eye(k, dtype=graph.dtype)[list(p)] for p in permutations(range(k))])
+        permuted = torch.matmul(torch.matmul(every, self.template), every.transpose(1, 2))
+        windows = graph.unfold(0, k, 1).unfold(1, k, 1).reshape(-1, 1, k, k)
+        feature = -(torch.norm(windows - permuted, p="fro", dim=(2, 3)) ** 2)
+        best = torch.max(feature, dim=1)
+        return best.indices, -best.values
 
     def primary(self, graph):
         """(N, k²): vec(P*)·d², squashed over its entries, zeros overwritten by -1."""
         k = len(self.template)
-        n = len(graph) - k + 1
-        rows = []
-        for s in range(n):
-            for t in range(n):
-                window = graph[s : s + k, t : t + k]
-                best = None
-                for perm in permutations(range(k)):
-                    P = torch.zeros(k, k, dtype=graph.dtype)
-                    P[torch.arange(k), torch.tensor(perm)] = 1
-                    squared = ((P @ self.template @ P.T - window) ** 2).sum()
-                    if best is None or squared < best[0]:
-                        best = (squared, P)
-                capsule = squash(best[1].reshape(-1) * best[0])
-                rows.append(torch.where(capsule == 0, torch.full_like(capsule, -1.0), capsule))
-        return torch.stack(rows)
+        winners, squared = self.search(graph)
+        table = list(permutations(range(k)))
+        poses = torch.stack([torch.eye(k, dtype=graph.dtype)[list(table[winner])].reshape(-1) for winner in winners])
+        capsules = squash(poses * squared[:, None])
+        return torch.where(capsules == 0, torch.full_like(capsules, -1.0), capsules)
 
     def capsules(self, graph):
         """(Y, d): routing with a softmax over windows, no leak, three iterations."""
@@ -82,6 +103,10 @@ class ReleasedProgram:
             if iteration < 2:
                 beta = beta + (votes * capsules[:, None]).sum(-1)
         return capsules
+
+    def lengths(self, graph):
+        """(Y,): the longest class capsule is the prediction."""
+        return (self.capsules(graph) ** 2).sum(-1).sqrt()
 
     def loss(self, graphs, targets):
         total = 0.0
@@ -99,6 +124,17 @@ class ReleasedProgram:
             hidden = (capsules * mask).reshape(-1)
             for i, (weight, bias) in enumerate(self.layers):
                 hidden = weight @ hidden + bias
-                hidden = torch.relu(hidden) if i < 2 else torch.sigmoid(hidden)
+                hidden = torch.relu(hidden) if i < len(self.layers) - 1 else torch.sigmoid(hidden)
             total = total + 0.0005 * ((hidden.reshape(graph.shape) - graph) ** 2).sum()
         return total / len(graphs)
+
+    def optimizer(self, learning_rate=0.01, weight_decay=5e-4):
+        return torch.optim.Adam(self.parameters(), lr=learning_rate, weight_decay=weight_decay)
+
+    def step(self, optimizer, graphs, targets):
+        """One step of the optimizer; the loss before it."""
+        optimizer.zero_grad()
+        loss = self.loss(graphs, targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()

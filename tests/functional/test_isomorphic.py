@@ -1,6 +1,7 @@
 """The isomorphic match: against brute force, and by its theorems."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch.autograd import gradcheck
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.functional import (
     assigned_columns,
+    isomorphic,
     isomorphic_match,
     kernels,
     permutation_at,
@@ -21,8 +23,10 @@ from isocapsnet.functional import (
     permutations,
     routing,
     spectral_match,
+    spectral_permutations,
+    window_eigenvectors,
 )
-from isocapsnet.functional.isomorphic import jacobi_eigenvectors
+from isocapsnet.functional.eigenvectors import jacobi_eigenvectors
 from tests.functional.references import brute_force_match
 
 seeds = st.integers(0, 2**31 - 1)
@@ -273,6 +277,31 @@ def test_assigned_columns_are_a_permutation_whatever_the_input():
     profit = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e300]).repeat(16).reshape(4, 4, 4)
     assert assigned_columns(profit).sort().values.eq(torch.arange(4)).all()
     assert assigned_columns(torch.empty(0, 4, 4)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("kind", ["distinct", "ties", "constant", "not finite"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("k", [1, 2, 4, 9, 12, 20])
+def test_compiled_assignment_equals_the_plain_one_also_where_several_are_best(k, dtype, kind):
+    profit = random_tensor(k, 300, k, k).to(dtype)
+    profit = {"distinct": profit, "ties": profit.round(), "constant": torch.ones_like(profit)}.get(kind, profit)
+    if kind == "not finite":
+        profit[profit < -1], profit[profit > 1.5] = torch.nan, torch.inf
+    assert kernels.import_kernel("cpu_assignment") is not None
+    assert torch.equal(kernels.assign(profit), assigned_columns(profit))
+
+
+@pytest.mark.parametrize("values", [1, 400, 3000, 10**9])
+def test_parts_do_not_change_the_spectral_match(values, monkeypatch):
+    graphs, templates = random_tensor(0, 3, 9, 9), random_tensor(1, 2, 4, 4)
+    vectors = window_eigenvectors(graphs, 4)
+    monkeypatch.setattr(isomorphic, "_CHUNK_VALUES", {"cpu": values})
+    match = spectral_permutations(graphs, templates)
+    assert all(map(torch.equal, spectral_permutations(graphs, templates, window_vectors=vectors), match))
+    for b, c, s, t in product(range(3), range(2), range(6), range(6)):
+        alone = spectral_match(graphs[b : b + 1, s : s + 4, t : t + 4], templates[c : c + 1])
+        assert match.distance[b, c, s, t] == pytest.approx(alone.distance.item())
+        assert permutation_matrices(match.permutation[b, c, s, t], 4).equal(alone.matrix[0, 0, 0, 0].bool())
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])

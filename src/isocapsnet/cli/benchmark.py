@@ -27,13 +27,15 @@ def benchmark(data: str | None, **options: Any) -> None:
     """Compare methods on DATA (a file, a folder or a dataset's name), without leakage.
 
     Without DATA the embedded dataset `planted` is used. After an interruption, the same command continues the run.
-    A method may be given parameters: isocapsnet[kernel_size=3].
+    A method may be given parameters: isocapsnet[kernel_size=3]. isonn, fastisonn, sdbn, dgcnn, gin, diffpool and wl
+    have the settings of their papers as a preset: gin[preset=paper].
 
     \b
     Examples
       isocapsnet benchmark
       isocapsnet benchmark study/ --target diagnosis --methods all --out results
       isocapsnet benchmark hiv_dti.npz --protocol paper --methods "isocapsnet,isocapsnet[reconstruction_weight=0]"
+      isocapsnet benchmark study.npz --methods "gin,gin[preset=paper],linear,constant"
       isocapsnet benchmark study/ --target diagnosis --site site --protocol leave-site-out --harmonize
       isocapsnet benchmark study.npz --permutations 1000 --scheduler tcp://head:8786
       isocapsnet benchmark study.npz --dry-run

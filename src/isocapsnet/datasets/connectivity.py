@@ -15,18 +15,18 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.fields import check_series
 from isocapsnet.datasets.harmonization import ConfoundRegressor, SiteHarmonizer
-from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
+from isocapsnet.datasets.transformer import GraphOutputMixin, GraphTransformer, off_diagonal
 
 CONNECTIVITY = ("correlation", "partial correlation", "covariance", "precision", "tangent")
 
 
-class TimeSeriesConnectivity(TransformerMixin, BaseEstimator):
+class TimeSeriesConnectivity(GraphOutputMixin, BaseEstimator):
     """ROI time series to graphs, by nilearn's ConnectivityMeasure (Ledoit-Wolf covariance).
 
     Parameters

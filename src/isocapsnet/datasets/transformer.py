@@ -7,17 +7,38 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from isocapsnet._validation import check_graphs
+from isocapsnet._validation import InputError, check_graphs
 
 
-class GraphTransformer(TransformerMixin, BaseEstimator):
+class GraphOutputMixin(TransformerMixin):
+    """A transformer to graphs ``(n_graphs, n_nodes, n_nodes)``, which stay arrays: a table has two dimensions."""
+
+    n_nodes_in_: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(auto_wrap_output_keys=None, **options)  # scikit-learn does not wrap transform
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """No effect on graphs, so that a Pipeline that ends in a representation can be asked for tables."""
+        return self
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """Names of the nodes ``(n_nodes,)``: those given, or node0, node1, ..."""
+        check_is_fitted(self, "n_nodes_in_")
+        if input_features is None:
+            return np.array([f"node{i}" for i in range(self.n_nodes_in_)], dtype=object)
+        names = np.asarray(input_features, dtype=object)
+        if names.shape != (self.n_nodes_in_,):
+            raise InputError(f"input_features has shape {names.shape}, but the graphs have {self.n_nodes_in_} nodes.")
+        return names
+
+
+class GraphTransformer(GraphOutputMixin, BaseEstimator):
     """A scikit-learn transformer of graphs ``(n_graphs, n_nodes, n_nodes)`` to graphs of the same shape.
 
     A transformer implements ``_transform(X)`` and, when it learns something, ``_fit(X)``, on checked input in floating
     point. Metadata (``sites``, ``covariates``) are passed on as keywords.
     """
-
-    n_nodes_in_: int
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn from the training graphs ``X`` ``(n_graphs, n_nodes, n_nodes)``; labels are ignored."""

@@ -91,3 +91,12 @@ def tune(
 def as_tuples(value: Any) -> Any:
     """Sequences as tuples: JSON has only lists, and estimators declare tuples."""
     return tuple(as_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def as_plain(value: Any) -> Any:
+    """Arrays as lists, and numbers of NumPy as numbers of Python."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if type(value) in (list, tuple):
+        return type(value)(as_plain(item) for item in value)
+    return {key: as_plain(item) for key, item in value.items()} if type(value) is dict else value

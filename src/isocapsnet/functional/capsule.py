@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from isocapsnet._validation import check_number
 from isocapsnet.functional.permutations import permutation_matrices
 
 # Margins of Eq. 10 for the class of the graph and for the other classes, and the weight of the other classes.
@@ -118,6 +119,7 @@ def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterati
     context : Tensor (n_graphs, n_classes, capsule_size)
         Zeros: β starts at 0.
     iterations : int
+        At least 1.
     scale : float
         Factor of the sum before squash. With 1/√(number of windows), thousands of votes do not saturate it.
 
@@ -126,6 +128,7 @@ def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterati
     Tensor (n_graphs, n_classes, capsule_size)
         The class capsules c_j. Gradients flow through all iterations.
     """
+    check_number("iterations", iterations, low=1, integer=True)
     capsules = squash(scale * attend(context))
     for _ in range(iterations - 1):
         context = context + capsules  # β_j += c_jᵀ û, held as the sum of the c_j

@@ -6,7 +6,7 @@ diagonal windows (s = t) are induced sub-graphs; the others are blocks of edges 
 
 from collections.abc import Callable
 from functools import partial
-from itertools import combinations
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -14,16 +14,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isocapsnet._validation import InputError, check_option
-from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import safe_norm
-from isocapsnet.functional.kernels import eager, pick_kernel, run_kernel
-from isocapsnet.functional.kernels.eager import by_graph, compact_dtype, windows_of
+from isocapsnet.functional.eigenvectors import eigenvectors
+from isocapsnet.functional.kernels import assign, eager, pick_kernel, run_kernel
+from isocapsnet.functional.kernels.eager import compact_dtype, windows_of
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
 
 PROJECTIONS = ("permutation", "none", "orthogonal")
 #: Largest template of an exact match. With 10 nodes, every template needs 2 GB and a window takes 0.8 s.
 MAX_EXACT_SIZE = 9
-_JACOBI_SWEEPS = 8
 # Entries of the windows whose eigenvectors are matched at a time: a few MB for the cache of a CPU, more for a GPU.
 _CHUNK_VALUES = {"cpu": 500_000, "cuda": 16_000_000}
 
@@ -139,10 +138,11 @@ def spectral_match(
     stride: int = 1,
     projection: str = "permutation",
     window_vectors: Tensor | None = None,
+    sort_eigenvalues: bool = True,
 ) -> SpectralMatch:
     """Match by eigenvectors instead of enumeration (Eq. 2 and 3 of the paper, FastIsoNN).
 
-    With K = U₁Λ₁U₁ᵀ and A = U₂Λ₂U₂ᵀ of the symmetrised matrices, eigenvalues sorted, P is
+    With K = U₁Λ₁U₁ᵀ and A = U₂Λ₂U₂ᵀ of the symmetrised matrices, P is
 
     - ``"permutation"``: the permutation that maximises ⟨P, |U₂||U₁|ᵀ⟩, by exact linear assignment (Umeyama 1988). At a
       perfect match A = QKQᵀ with distinct eigenvalues, Q is *a* maximum but not always the only one: without the signs
@@ -163,6 +163,8 @@ def spectral_match(
     projection : {"permutation", "none", "orthogonal"}
     window_vectors : Tensor (n_graphs, n, n, k, k), optional
         The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly.
+    sort_eigenvalues : bool
+        Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see :func:`eigenvectors`.
 
     Returns
     -------
@@ -171,15 +173,15 @@ def spectral_match(
     check_match_input(graphs, templates, stride)
     check_option("projection", projection, PROJECTIONS)
     if projection == "permutation":
-        match = spectral_permutations(graphs, templates, stride, window_vectors)
+        match = spectral_permutations(graphs, templates, stride, window_vectors, sort_eigenvalues)
         matrix = permutation_matrices(match.permutation, templates.shape[-1]).to(graphs.dtype)
         return SpectralMatch(match.distance, matrix)
     n_templates, k, _ = templates.shape
     with torch.no_grad():
         if window_vectors is None:
-            window_vectors = window_eigenvectors(graphs, k, stride)
+            window_vectors = window_eigenvectors(graphs, k, stride, sort_eigenvalues)
         project = _relaxed if projection == "none" else _orthogonal
-        matrix = project(window_vectors, _eigenvectors(templates))  # (c, B, n, n, k, k)
+        matrix = project(window_vectors, eigenvectors(templates, sort_eigenvalues))  # (c, B, n, n, k, k)
     # One large product per template; broadcasting would copy the template for every window.
     half = torch.bmm(matrix.reshape(n_templates, -1, k), templates).view_as(matrix)
     matched = half @ matrix.transpose(-1, -2)
@@ -188,7 +190,11 @@ def spectral_match(
 
 
 def spectral_permutations(
-    graphs: Tensor, templates: Tensor, stride: int = 1, window_vectors: Tensor | None = None
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int = 1,
+    window_vectors: Tensor | None = None,
+    sort_eigenvalues: bool = True,
 ) -> IsomorphicMatch:
     """:func:`spectral_match` with ``projection="permutation"``, with numbers of permutations instead of matrices.
 
@@ -197,72 +203,47 @@ def spectral_permutations(
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
         raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
-    return match_by(partial(_search_spectrum, window_vectors), eager.backward, graphs, templates, stride)
+    search = partial(_search_spectrum, window_vectors, sort_eigenvalues)
+    return match_by(search, eager.backward, graphs, templates, stride)
 
 
 def _search_spectrum(
-    window_vectors: Tensor | None, graphs: Tensor, templates: Tensor, stride: int
+    window_vectors: Tensor | None, sort_eigenvalues: bool, graphs: Tensor, templates: Tensor, stride: int
 ) -> tuple[Tensor, Tensor]:
     """As :func:`isocapsnet.functional.kernels.eager.search`, with permutations from eigenvectors."""
     n_templates, k, _ = templates.shape
-    windows = windows_of(graphs, k, stride)
-    n_windows = windows.shape[:3].numel()
-    template_vectors = _eigenvectors(templates).abs()
-    distance = graphs.new_empty(n_templates, n_windows)
-    permutation = torch.empty(n_templates, n_windows, dtype=torch.int64, device=graphs.device)
-    flat = windows.reshape(-1, k, k)
-    vectors = None if window_vectors is None else window_vectors.reshape(-1, k, k)
+    windows = windows_of(graphs, k, stride)  # a view: only a part of the windows is copied at a time
+    n_graphs, n = windows.shape[:2]
+    template_vectors = eigenvectors(templates, sort_eigenvalues).abs()
+    distance = graphs.new_empty(n_graphs, n_templates, n, n)
+    permutation = torch.empty(n_graphs, n_templates, n, n, dtype=torch.int64, device=graphs.device)
     chunk_values = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"])
-    for start in range(0, n_windows, step := max(1, chunk_values // k**2)):
-        here = slice(start, start + step)
-        absolute = (_eigenvectors(flat[here]) if vectors is None else vectors[here]).abs()
+    for part in product(_slices(n_graphs, chunk_values // (n * n * k**2)), _slices(n, chunk_values // (n * k**2))):
+        flat = windows[part].reshape(-1, k, k)
+        own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part].reshape(-1, k, k)
+        absolute = own.abs()
         for i in range(n_templates):
-            order = assigned_columns(absolute @ template_vectors[i].T)
-            permutation[i, here] = permutation_number(order)
+            order = assign(absolute @ template_vectors[i].T)
             matched = templates[i][order[:, :, None], order[:, None, :]]
-            distance[i, here] = (matched - flat[here]).flatten(1).norm(dim=1)
-    return by_graph(distance, windows), by_graph(permutation, windows)
+            here = part[0], i, part[1]
+            permutation[here] = permutation_number(order).view_as(permutation[here])
+            distance[here] = (matched - flat).flatten(1).norm(dim=1).view_as(distance[here])
+    return distance, permutation
 
 
-def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1) -> Tensor:
-    """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending.
+def _slices(length: int, step: int) -> list[slice]:
+    """Parts of ``range(length)`` of ``step`` indices, at least one."""
+    step = max(1, step)
+    return [slice(start, start + step) for start in range(0, length, step)]
+
+
+def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1, sort_eigenvalues: bool = True) -> Tensor:
+    """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending or in the order of the solver.
 
     ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients.
     """
     with torch.no_grad():
-        return _eigenvectors(windows_of(graphs, kernel_size, stride))
-
-
-def _eigenvectors(matrices: Tensor) -> Tensor:
-    symmetric = (matrices + matrices.transpose(-1, -2)) / 2
-    # The batched solver of the GPU allocates 270 KB of workspace per 4 x 4 matrix: 200 GB for a batch of graphs.
-    return jacobi_eigenvectors(symmetric) if symmetric.is_cuda else torch.linalg.eigh(symmetric).eigenvectors
-
-
-def jacobi_eigenvectors(matrices: Tensor) -> Tensor:
-    """Eigenvectors of many small symmetric matrices ``(..., k, k)``, in columns, eigenvalues ascending.
-
-    Jacobi's cyclic rotations, each applied to the whole batch. Convergence is quadratic; the number of sweeps is enough
-    for k = 20 in float64.
-    """
-    k = matrices.shape[-1]
-    a = matrices.clone()
-    vectors = torch.eye(k, dtype=a.dtype, device=a.device).expand_as(a).clone()
-    for _ in range(_JACOBI_SWEEPS):
-        for p, q in combinations(range(k), 2):
-            off = a[..., p, q]
-            zero = off == 0
-            theta = (a[..., q, q] - a[..., p, p]) / torch.where(zero, 1.0, 2 * off)
-            tangent = torch.where(theta < 0, -1.0, 1.0) / (theta.abs() + (theta.square() + 1).sqrt())
-            tangent = torch.where(zero, 0.0, tangent).to(a.dtype)[..., None]
-            cosine = (tangent.square() + 1).rsqrt()
-            sine = tangent * cosine
-            for columns in (a, a.transpose(-1, -2), vectors):
-                first, second = columns[..., :, p].clone(), columns[..., :, q].clone()
-                columns[..., :, p] = cosine * first - sine * second
-                columns[..., :, q] = sine * first + cosine * second
-    order = a.diagonal(dim1=-2, dim2=-1).argsort(dim=-1)
-    return vectors.gather(-1, order[..., None, :].expand_as(vectors))
+        return eigenvectors(windows_of(graphs, kernel_size, stride), sort_eigenvalues)
 
 
 def _relaxed(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:

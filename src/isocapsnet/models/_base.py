@@ -4,18 +4,18 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from types import FrameType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._threads import one_thread
-from isocapsnet._validation import InputError, check_graphs, check_labels, iter_chunks
+from isocapsnet._validation import InputError, check_graphs, check_labels, check_option, iter_chunks
 from isocapsnet.models._parameters import check_fields
 from isocapsnet.models._state import Expected, check_arrays
 
@@ -30,6 +30,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     #: Increased when a fix changes the results of a method, so that older benchmark records are not reused.
     version: ClassVar[int] = 1
+
+    #: Sets of parameters by the name that the parameter ``preset`` gives them, for a class that has this parameter.
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     classes_: NDArray[Any]
     n_nodes_in_: int
@@ -64,6 +67,20 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return deepcopy(cls._search_space)
 
     @classmethod
+    def preset_parameters(cls, preset: str | None) -> dict[str, Any]:
+        """The parameters that a preset sets where they are not given; none for ``None``."""
+        check_option("preset", preset, (None, *cls.PRESETS))
+        return {} if preset is None else dict(cls.PRESETS[preset])
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters. A ``preset`` sets its own parameters too; those of the former preset get their defaults."""
+        if "preset" in parameters and self.PRESETS:
+            defaults = self._default_parameters()
+            former = {name: defaults[name] for name in self.preset_parameters(getattr(self, "preset", None))}
+            parameters = {**former, **self.preset_parameters(parameters["preset"]), **parameters}
+        return super().set_params(**parameters)
+
+    @classmethod
     def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
         """Raise InputError for a parameter of earlier versions, with the name of its replacement."""
 
@@ -81,6 +98,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Raise InputError for parameters that are not valid for graphs of ``n_nodes`` nodes."""
         if is_dataclass(self):
             check_fields(self)
+        self.preset_parameters(getattr(self, "preset", None))
+
+    def _without_effect(self) -> dict[str, str]:
+        """Parameters that the values of other parameters leave without effect, each with the reason."""
+        return {}
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         raise NotImplementedError
@@ -117,7 +139,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"y holds {len(classes)} classes, but {type(self).__name__} takes at most {self._max_classes}."
             )
+        for name, reason in self._without_effect().items():
+            value = getattr(self, name)
+            if repr(value) != repr(self._default_parameters()[name]):
+                warn_user(f"{name}={value!r} has no effect: {reason}.")
         return graphs, classes, codes
+
+    def _default_parameters(self) -> dict[str, Any]:
+        """The default of each parameter, whatever the preset; only for a class with ``@estimator``."""
+        return {parameter.name: parameter.default for parameter in fields(self)}  # type: ignore[arg-type]
 
     @one_thread()
     def _fit_checked(
@@ -141,6 +171,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.classifier_tags.multi_class = self._max_classes is None
         return tags
+
+
+class RepresentationMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A method with ``transform(X)`` ``(n_graphs, n_features)``, whose features have names, so that tables can be made.
+
+    A method has ``_n_features_out``, the number of features of a fitted model.
+    """
+
+    _n_features_out: int
 
 
 def warn_user(message: str) -> None:

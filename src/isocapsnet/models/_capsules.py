@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
 from torch import Tensor, nn
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss, safe_norm
+from isocapsnet.models._base import RepresentationMixin
 from isocapsnet.models._parameters import Count, NotNegative, SizesOrEmpty, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._training import History
@@ -18,7 +18,7 @@ from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS
 
 
 @estimator
-class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
+class CapsuleClassifier(RepresentationMixin, SemiSupervisedNetwork):
     """A network whose module returns :class:`~isocapsnet.nn.CapsuleOutput`."""
 
     capsule_size: Count = 16
@@ -40,6 +40,16 @@ class CapsuleClassifier(TransformerMixin, SemiSupervisedNetwork):
             raise InputError("This model was fitted with reconstruction_weight=0, so it has no decoder.")
         decoded = np.concatenate([output.reconstruction.cpu().numpy() for output in self._forward(graphs)])
         return self.scaler_.inverse_transform(decoded)
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]
+        return len(self.classes_) * self.capsule_size
+
+    def _without_effect(self) -> dict[str, str]:
+        reasons = (
+            {} if self.reconstruction_weight else {"decoder_sizes": "reconstruction_weight=0, so there is no decoder"}
+        )
+        return super()._without_effect() | reasons
 
     def _learns_unlabeled(self) -> bool:
         return bool(self.reconstruction_weight > 0)

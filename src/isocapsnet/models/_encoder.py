@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from isocapsnet._threads import one_thread
+from isocapsnet.models._base import RepresentationMixin
 from isocapsnet.models._network import NetworkClassifier
 
 
@@ -62,7 +62,7 @@ class EncoderLoss(nn.Module):
         return loss
 
 
-class EncoderClassifier(TransformerMixin, NetworkClassifier):
+class EncoderClassifier(RepresentationMixin, NetworkClassifier):
     """A network whose module returns :class:`EncoderOutput`, or another tuple with ``logits`` and ``code``."""
 
     @one_thread()
@@ -70,6 +70,11 @@ class EncoderClassifier(TransformerMixin, NetworkClassifier):
         """The representation of each graph ``(n_graphs, code_size)``."""
         graphs = self._check_fitted(X)
         return np.concatenate([output.code.cpu().numpy() for output in self._forward(graphs)])
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]
+        empty = np.zeros((1, self.n_nodes_in_, self.n_nodes_in_), dtype=np.float32)
+        return int(next(self._forward(empty)).code.shape[1])
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return EncoderLoss(weights, getattr(self, "reconstruction_weight", 0.0))

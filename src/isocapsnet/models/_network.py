@@ -89,6 +89,9 @@ class NetworkClassifier(GraphClassifier):
             if not callable(getattr(callback, "on_epoch_end", callback)):
                 raise InputError(f"callbacks: {callback!r:.60} is neither a function nor has it on_epoch_end(history).")
 
+    def _without_effect(self) -> dict[str, str]:
+        return {} if self.validation_fraction else {"patience": "validation_fraction=0, so no graphs are held out"}
+
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
         seed, device = as_seed(self.random_state), resolve_device(self.device)
         self.scaler_ = fit_scaler(X, self.scaling)

@@ -1,11 +1,11 @@
 """Parameters of the estimators: dataclass fields, each with its check, and documentation that several share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import partial, wraps
 from inspect import getfullargspec
-from textwrap import indent
+from textwrap import indent, wrap
 from types import NoneType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
@@ -154,17 +154,48 @@ BLOCKS = {
 }
 
 
+def describe_presets(presets: Mapping[str, Mapping[str, Any]]) -> str:
+    """The text that a line ``{preset}`` of a docstring stands for."""
+    lines = [f"preset : {{None, {', '.join(map(_quote, presets))}}}", "    Values of parameters that are not given:"]
+    for name, parameters in presets.items():
+        values = ", ".join(f"{key}={_quote(value)}" for key, value in parameters.items())
+        lines += wrap(f"{_quote(name)}: {values}.", 90, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join([*lines, "    The page docs/methods.md says where they come from."])
+
+
+def _quote(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
     """Make a class an estimator whose parameters are its dataclass fields, inherited ones included.
 
-    ``__init__`` stores its keyword arguments unchanged, as scikit-learn requires. A line ``{name}`` of the docstring
-    is replaced by the block of ``BLOCKS`` with that name, so that ``help()`` and Sphinx show the whole text.
+    ``__init__`` stores its keyword arguments unchanged, as scikit-learn requires. If the class has ``PRESETS`` and
+    ``preset`` names one, parameters that are not given have its values. A line ``{name}`` of the docstring is replaced
+    by the block of ``BLOCKS`` with that name, so that ``help()`` and Sphinx show the whole text.
     """
+    presets = getattr(cls, "PRESETS", {})
+    blocks = BLOCKS | {"preset": describe_presets(presets)}
     cls.__doc__ = re.sub(
         r"^( *)\{(\w+)\}$",
-        lambda line: indent(BLOCKS[line[2]], line[1]),
+        lambda line: indent(blocks[line[2]], line[1]),
         cls.__doc__ or "",
         flags=re.MULTILINE,
     )
-    return dataclass(kw_only=True, eq=False, repr=False)(cls)
+    made = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    if presets:
+        made.__init__ = _with_presets(made.__init__)  # type: ignore[method-assign, misc]
+    return made
+
+
+def _with_presets(initialise: Callable[..., None]) -> Callable[..., None]:
+    """An ``__init__`` in which a preset gives the parameters that are not given; its signature stays as it is."""
+
+    @wraps(initialise)
+    def initialise_with_preset(self: Any, **given: Any) -> None:
+        preset = given.get("preset")
+        values = self.PRESETS.get(preset, {}) if isinstance(preset, str) else {}
+        initialise(self, **{**values, **given})
+
+    return initialise_with_preset

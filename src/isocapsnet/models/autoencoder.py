@@ -141,6 +141,10 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
         self.directed_ = not (are_symmetric(X) and (X_unlabeled is None or are_symmetric(X_unlabeled)))
         super()._fit(X, codes, X_unlabeled)
 
+    def _without_effect(self) -> dict[str, str]:
+        reasons = {} if self.pretraining_epochs else {"corruption": "pretraining_epochs=0, so nothing is restored"}
+        return super()._without_effect() | reasons
+
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return EdgeEncoder(n_nodes, n_classes, self.hidden_sizes, self.head_sizes, self.directed_)
 

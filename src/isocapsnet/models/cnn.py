@@ -15,14 +15,14 @@ from isocapsnet.models._parameters import Positive, Share, Sizes, estimator
 KERNEL_SIZE = 5
 
 
-def convolutions(channels: Sequence[int]) -> nn.Sequential:
-    """5 x 5 convolutions, each with ReLU and 2 x 2 max-pooling: ``(b, 1, n, n)`` to ``(b, channels[-1], m, m)``.
+def convolutions(channels: Sequence[int], n_inputs: int = 1) -> nn.Sequential:
+    """5 x 5 convolutions, each with ReLU and 2 x 2 max-pooling: ``(b, n_inputs, n, n)`` to ``(b, channels[-1], m, m)``.
 
     Borders are padded and pooling rounds up, so graphs of any size are valid and no node is lost:
     m = ⌈n / 2^len(channels)⌉.
     """
     layers: list[nn.Module] = []
-    for n_in, n_out in pairwise([1, *channels]):
+    for n_in, n_out in pairwise([n_inputs, *channels]):
         layers += [nn.Conv2d(n_in, n_out, KERNEL_SIZE, padding=KERNEL_SIZE // 2), nn.ReLU()]
         layers += [nn.MaxPool2d(2, ceil_mode=True)]
     return nn.Sequential(*layers)

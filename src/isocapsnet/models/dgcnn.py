@@ -6,7 +6,7 @@ M. Zhang, Z. Cui, M. Neumann and Y. Chen, "An end-to-end deep learning architect
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError
 from isocapsnet.models._encoder import EncoderOutput
 from isocapsnet.models._graph_network import GraphNeuralNetwork, NodesAndEdges, geometric_layers
-from isocapsnet.models._parameters import Count, Layers, PositiveShare, Sizes, estimator
+from isocapsnet.models._parameters import Count, Layers, PositiveShare, Sizes, estimator, one_of
 
 _KERNEL_SIZE = 5
 
@@ -23,8 +23,6 @@ class DGCNN(nn.Module):
     """Graph convolutions, SortPooling, two 1-D convolutions, a dense layer and a linear classifier.
 
     The last graph convolution has one channel. The nodes are sorted by it, and the first ones are kept.
-
-    The paper normalises A + I by rows; this layer normalises it symmetrically.
 
     Parameters are those of :class:`DGCNNClassifier`.
     """
@@ -40,12 +38,14 @@ class DGCNN(nn.Module):
         channels: Sequence[int],
         dense_size: int,
         dropout: float,
+        normalization: str = "symmetric",
     ) -> None:
         super().__init__()
         layers = geometric_layers()
         self.nodes_and_edges = nodes_and_edges
         sizes = [nodes_and_edges.n_features, *[hidden_size] * n_layers, 1]
-        self.convolutions = nn.ModuleList(layers.DenseGCNConv(n_in, n_out) for n_in, n_out in pairwise(sizes))
+        convolution = layers.DenseGCNConv if normalization == "symmetric" else _RowConvolution
+        self.convolutions = nn.ModuleList(convolution(n_in, n_out) for n_in, n_out in pairwise(sizes))
         n_kept = max(2, round(kept_nodes * nodes_and_edges.n_nodes))
         self.sort = layers.SortAggregation(n_kept)
         n_channels, n_pairs = sum(sizes[1:]), n_kept // 2
@@ -77,6 +77,18 @@ class DGCNN(nn.Module):
         return EncoderOutput(self.classifier(code), code)
 
 
+class _RowConvolution(nn.Module):
+    """D⁻¹(A + I)HW, where D are the degrees of A + I (Eq. 1 of the paper)."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(n_in, n_out, bias=False)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """``(n_graphs, n_nodes, n_in)`` to ``(n_graphs, n_nodes, n_out)``."""
+        return self.lin(edges @ nodes + nodes) / (edges.sum(2, keepdim=True) + 1)
+
+
 @estimator
 class DGCNNClassifier(GraphNeuralNetwork):
     """Deep graph convolutional network (Zhang et al. 2018).
@@ -95,9 +107,14 @@ class DGCNNClassifier(GraphNeuralNetwork):
         Size of the layer before the classifier.
     dropout : float
         Before the classifier.
+    normalization : {"symmetric", "rows"}
+        Whether a graph convolution divides A + I by its degrees as D^-1/2 (A + I) D^-1/2 or as D^-1 (A + I).
+    {preset}
     {training_and_fitted}
     """
 
+    # All graphs of a study have the same size, which is then every quantile of the sizes.
+    PRESETS: ClassVar = {"paper": {"kept_nodes": 1.0, "normalization": "rows"}}
     _module = DGCNN
     _search_space: ClassVar = {
         "kept_nodes": [0.3, 0.6, 1.0],
@@ -110,6 +127,8 @@ class DGCNNClassifier(GraphNeuralNetwork):
     kept_nodes: PositiveShare = 0.6
     channels: Sizes = (16, 32)
     dense_size: Count = 128
+    normalization: Annotated[str, one_of("symmetric", "rows")] = "symmetric"
+    preset: str | None = None
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)

@@ -10,11 +10,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import TransformerMixin
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
-from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, edge_ends, warn_user
+from isocapsnet.models._base import (
+    GraphClassifier,
+    RepresentationMixin,
+    are_symmetric,
+    as_seed,
+    class_weights,
+    edge_ends,
+    warn_user,
+)
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._parameters import Count, Positive, PositiveShare, Share, estimator, in_range, with_parameters
@@ -27,7 +34,7 @@ _BATCH = 64
 
 
 @estimator
-class FreqClassifier(TransformerMixin, GraphClassifier):
+class FreqClassifier(RepresentationMixin, GraphClassifier):
     """Logistic regression on the presence of the most frequent connected sub-graphs.
 
     Each graph keeps its strongest edges, unweighted; the diagonal is not used. Sub-graphs are mined over the training
@@ -93,6 +100,10 @@ class FreqClassifier(TransformerMixin, GraphClassifier):
     def transform(self, X: ArrayLike) -> NDArray[np.uint8]:
         """Which sub-graphs each graph holds ``(n_graphs, n_patterns)``: 1 or 0."""
         return _contains(binarise(self._check_fitted(X), self.density_, self.negative_edges), self.patterns_)
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]
+        return len(self.patterns_)
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from isocapsnet._validation import InputError
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
-from isocapsnet.models._parameters import Count, Layers, Positive, Share, Sizes, estimator
+from isocapsnet.models._parameters import Count, Flag, Layers, Positive, Share, Sizes, estimator
 from isocapsnet.nn import IsomorphicLayer
 
 
@@ -39,8 +39,10 @@ class IsoNN(nn.Module):
         layers: Sequence[IsomorphicLayer],
         hidden_sizes: Sequence[int] = (64, 32),
         dropout: float = 0.0,
+        squared: bool = False,
     ) -> None:
         super().__init__()
+        self.squared = squared
         self.layers = nn.ModuleList(layers)
         n_templates, kernel_size, _ = layers[0].templates.shape
         side = windows_per_axis(n_nodes, len(layers), kernel_size, layers[0].stride)
@@ -51,7 +53,8 @@ class IsoNN(nn.Module):
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and representations; ``first`` goes to the first layer."""
         maps = graphs
         for layer in self.layers:
-            maps = normalised_scores(layer(maps, **first).distance).flatten(0, 1)
+            distance = layer(maps, **first).distance
+            maps = normalised_scores(distance.square() if self.squared else distance).flatten(0, 1)
             first = {}
         code = self.connected(maps.reshape(len(graphs), -1))
         return EncoderOutput(self.head(code), code)
@@ -91,6 +94,9 @@ class IsoNNClassifier(EncoderClassifier):
         Dropout before each fully connected layer.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
+    squared : bool
+        Normalise squared distances instead of distances.
+    {preset}
     {training}
 
     Attributes
@@ -100,6 +106,9 @@ class IsoNNClassifier(EncoderClassifier):
     {fitted}
     """
 
+    PRESETS: ClassVar = {
+        "paper": {"kernel_size": 4, "n_templates": 3, "hidden_sizes": (1024, 128), "squared": True},
+    }
     _search_space: ClassVar = {"kernel_size": [2, 3, 4], "n_templates": [1, 2, 4], "learning_rate": [3e-4, 1e-3]}
     _smaller_model_hint = "use fewer templates, a larger stride or smaller hidden_sizes"
 
@@ -110,6 +119,8 @@ class IsoNNClassifier(EncoderClassifier):
     hidden_sizes: Sizes = (64, 32)
     dropout: Share = 0.0
     template_scale: Positive = 1.0
+    squared: Flag = False
+    preset: str | None = None
 
     @property
     def templates_(self) -> NDArray[np.float32]:
@@ -133,4 +144,4 @@ class IsoNNClassifier(EncoderClassifier):
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         layers = [self._build_layer() for _ in range(self.n_layers)]
-        return IsoNN(n_nodes, n_classes, layers, self.hidden_sizes, self.dropout)
+        return IsoNN(n_nodes, n_classes, layers, self.hidden_sizes, self.dropout, self.squared)

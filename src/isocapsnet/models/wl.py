@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from sklearn.base import TransformerMixin
 from sklearn.svm import SVC
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
-from isocapsnet.models._base import GraphClassifier, as_seed, class_weights
+from isocapsnet.models._base import GraphClassifier, RepresentationMixin, as_seed, class_weights
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
@@ -28,7 +27,7 @@ _LEAST_SLOPE = 1e-3
 
 
 @estimator
-class WLClassifier(TransformerMixin, GraphClassifier):
+class WLClassifier(RepresentationMixin, GraphClassifier):
     """Support vector machine with the Weisfeiler-Lehman subtree kernel.
 
     Each graph keeps its strongest edges, unweighted; the diagonal is not used. Nodes start with a label. In each
@@ -56,6 +55,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
     class_weight : None, "balanced" or dict
     random_state : int, generator or None
         Shuffles the inner folds.
+    {preset}
 
     Attributes
     ----------
@@ -70,6 +70,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         Probabilities are softmax(slope * scores + offset) with the ``"svm"`` head.
     """
 
+    PRESETS: ClassVar = {"paper": {"head": "vote"}}
     # The density is chosen within fit.
     _search_space: ClassVar = {
         "n_iterations": [1, 2, 3],
@@ -87,6 +88,7 @@ class WLClassifier(TransformerMixin, GraphClassifier):
     C: Positive = 1.0
     class_weight: Any = None
     random_state: Any = None
+    preset: str | None = None
 
     density_: float = field(init=False)
     graphs_: NDArray[np.bool_] = field(init=False)
@@ -99,6 +101,13 @@ class WLClassifier(TransformerMixin, GraphClassifier):
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """The kernel of each graph with each training graph: ``(n_graphs, n_training_graphs)``."""
         return self._similarity(self._check_fitted(X))
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]
+        return len(self.graphs_)
+
+    def _without_effect(self) -> dict[str, str]:
+        return {"C": 'head="vote" has no penalty'} if self.head == "vote" else {}
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         weights = class_weights(self.class_weight, self.classes_, codes)
@@ -121,7 +130,8 @@ class WLClassifier(TransformerMixin, GraphClassifier):
         """Weights ``(n_classes, n_graphs)`` and intercepts ``(n_classes,)`` of the class scores."""
         n_classes = len(weights)
         if self.head == "vote":
-            votes = np.eye(n_classes)[:, codes] * weights[codes]
+            # In one order of memory, so that a loaded model sums in the same order.
+            votes = np.ascontiguousarray(np.eye(n_classes)[:, codes] * weights[codes])
             # If a graph shares nothing with any training graph, the class frequencies remain.
             return votes, 1e-9 * votes.sum(axis=1)
         coef, intercept = np.zeros((n_classes, len(codes))), np.zeros(n_classes)

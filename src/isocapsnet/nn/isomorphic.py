@@ -48,6 +48,7 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
     n_templates, kernel_size, stride, template_scale
         As in :class:`IsomorphicLayer`.
     projection : {"permutation", "none", "orthogonal"}
+    sort_eigenvalues : bool
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         stride: int = 1,
         template_scale: float = 1.0,
         projection: str = "permutation",
+        sort_eigenvalues: bool = True,
     ) -> None:
         super().__init__(n_templates, kernel_size, stride, template_scale)
-        self.projection = projection
+        self.projection, self.sort_eigenvalues = projection, sort_eigenvalues
 
     def forward(  # type: ignore[override]
         self, graphs: Tensor, window_vectors: Tensor | None = None
@@ -69,8 +71,9 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         ``window_vectors`` as in :func:`~isocapsnet.functional.spectral_match`.
         """
         if self.projection == "permutation":
-            return spectral_permutations(graphs, self.templates, self.stride, window_vectors)
-        return spectral_match(graphs, self.templates, self.stride, self.projection, window_vectors)
+            return spectral_permutations(graphs, self.templates, self.stride, window_vectors, self.sort_eigenvalues)
+        arguments = graphs, self.templates, self.stride, self.projection, window_vectors, self.sort_eigenvalues
+        return spectral_match(*arguments)
 
 
 class ReleasedIsomorphicLayer(IsomorphicLayer):

@@ -22,17 +22,25 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
 
-# What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols.
+# What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols. Some
+# versions of numpy 1 name the module that is written in C, _multiarray_umath.
 _STAND_INS = {
     ("numpy", "ndarray"): "ndarray",
     ("numpy", "dtype"): "dtype",
     ("_codecs", "encode"): "encode",
     ("__builtin__", "bytes"): "empty bytes",
     ("builtins", "bytes"): "empty bytes",
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): "reconstruct" for core in ("core", "_core")},
-    **{(f"numpy.{core}._multiarray_umath", "_reconstruct"): "reconstruct" for core in ("core", "_core")},
-    **{(f"numpy.{core}.multiarray", "scalar"): "scalar" for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): "frombuffer" for core in ("core", "_core")},
+    **{
+        (f"numpy.{core}.{module}", name): name.strip("_")
+        for core in ("core", "_core")
+        for module, name in (
+            ("multiarray", "_reconstruct"),
+            ("_multiarray_umath", "_reconstruct"),
+            ("multiarray", "scalar"),
+            ("_multiarray_umath", "scalar"),
+            ("numeric", "_frombuffer"),
+        )
+    },
 }
 
 

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from isocapsnet._validation import InputError
+from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
 
-__all__ = ["eager", "falling_back", "pick_kernel", "pick_routing", "run_kernel"]
+__all__ = ["assign", "eager", "falling_back", "pick_kernel", "pick_routing", "run_kernel"]
 
 # Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
 MAX_KERNEL_SIZE = 8
@@ -55,6 +56,18 @@ def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
         with falling_back(arguments[0].device):
             return getattr(kernel, function)(*arguments)
     return getattr(eager, function)(*arguments)
+
+
+def assign(profit: Tensor) -> Tensor:
+    """:func:`isocapsnet.functional.assigned_columns`, compiled where it can be."""
+    device = profit.device.type
+    if device == "cpu" and device not in _failed and import_kernel(device) is not None:
+        kernel = import_kernel("cpu_assignment")
+        if kernel is not None:
+            with falling_back(profit.device):
+                columns: Tensor = kernel.assigned_columns(profit)
+                return columns
+    return assigned_columns(profit)
 
 
 @contextmanager
