@@ -68,10 +68,10 @@ def null_variance(labels: NDArray[np.int64], probabilities: NDArray[np.float64])
     columns = _scored_columns(counts, n_test)
     if not columns:
         return float("nan")
-    a = np.zeros((n_test, n_classes))
+    d = np.zeros((n_test, n_classes))
     for column in columns:
-        a[:, column] = stats.rankdata(probabilities[:, column]) / (counts[column] * (n_test - counts[column]))
-    d = a - a.mean(axis=0)
+        ranks = stats.rankdata(probabilities[:, column])
+        d[:, column] = (ranks - (n_test + 1) / 2) / (counts[column] * (n_test - counts[column]))
     d -= (d @ counts / n_test)[:, None]
     return float(counts @ (d**2).sum(axis=0) / (n_test - 1) / len(columns) ** 2)
 

@@ -117,7 +117,7 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
     folds = [a for a, _ in pairs]
     mean = _mean(folds, [a.area - b.area for a, b in pairs])
     error = float(np.sqrt(variance_factors(folds) @ _paired_variances(pairs)))
-    half = stats.norm.isf(LEVEL / 2) * error
+    half = float(stats.norm.isf(LEVEL / 2)) * error
     interval = Interval(mean, max(mean - half, -1.0), min(mean + half, 1.0))
     if not error:
         return Difference(interval, float(mean == 0), float(abs(mean) >= margin))
