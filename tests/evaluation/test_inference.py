@@ -128,6 +128,16 @@ def test_methods_are_equivalent_where_the_90_percent_interval_lies_inside_the_ma
     assert (p_equivalent <= 0.05) == (mean - half >= -margin and mean + half <= margin)
 
 
+def test_two_perfect_methods_of_few_subjects_are_not_shown_to_be_equivalent() -> None:
+    """A perfect score on few test subjects is no certainty: neither that methods are alike nor that they differ."""
+    few, many = (_folds(0, 50.0, sizes=(n, n)) for n in (5, 60))
+    assert inference.difference(few, _folds(1, 50.0, sizes=(5, 5))).p_equivalent > 0.05
+    assert inference.difference(many, _folds(1, 50.0, sizes=(60, 60))).p_equivalent < 0.05
+    labels = np.array([0, 0, 1])
+    perfect, constant = FoldArea.of(labels, labels, 6), FoldArea.of(labels, np.zeros(3), 6)
+    assert inference.difference([perfect] * 2, [constant] * 2).p_value > 0.05
+
+
 def test_equal_predictions_do_not_differ_and_folds_without_an_area_are_left_out() -> None:
     folds = _folds(0, 0.5)
     same = inference.difference(folds, folds)

@@ -104,17 +104,19 @@ def placements(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) ->
     return total / len(columns)
 
 
-def relative_variance(area: float, n_test: int) -> float:
+def relative_variance(area: float, n_test: ArrayLike) -> NDArray[np.float64]:
     """Variance of a ROC AUC whose expectation is ``area``, divided by its variance at 0.5.
 
     Hanley and McNeil (1982), averaged over which class is called positive (Newcombe, 2006), so that the number of
-    subjects is all that it depends on. 1 at 0.5, and 0 at 0 and 1.
+    subjects ``n_test`` (n_folds,) is all that it depends on. 1 at 0.5, and 0 at 0 and 1.
     """
-    one_above = area / (2 - area) + 2 * area**2 / (1 + area) - 2 * area**2
-    return (area * (1 - area) + (n_test / 2 - 1) * one_above) / (1 / 4 + (n_test / 2 - 1) / 6)
+    half = np.asarray(n_test) / 2 - 1
+    two_pairs = area / (2 - area) + 2 * area**2 / (1 + area) - 2 * area**2
+    relative: NDArray[np.float64] = (area * (1 - area) + half * two_pairs) / (1 / 4 + half / 6)
+    return relative
 
 
-def auc_variance(area: float, class_counts: Sequence[int]) -> float:
+def auc_variance(area: float, class_counts: Sequence[float]) -> float:
     """Variance of one test fold's ROC AUC when its expectation is ``area`` (Hanley and McNeil, 1982).
 
     ``class_counts`` are those of the fold; a fold of one class has no AUC and gives NaN. At 0.5 this is Mann and
