@@ -160,3 +160,13 @@ def test_the_interval_of_a_mean_is_its_formula_and_stays_inside_the_bounds() -> 
     assert np.isnan(inference.mean_interval([np.nan] * 3, variances, folds).mean)
     two = inference.mean_interval([0.6, np.nan, 0.8], variances, folds)
     assert two == inference.mean_interval([0.6, 0.8], [0.01, 0.03], [folds[0], folds[2]])
+
+
+def test_graphs_of_one_person_do_not_add_certainty_to_a_difference() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 15)
+    scores = rng.normal(size=(2, 30)) + labels
+    twice = {"n_train": 120, "persons": np.tile(np.arange(30), 2)}
+    once = inference.difference(*([FoldArea.of(labels, s, 60)] for s in scores))
+    copied = inference.difference(*([FoldArea.of(np.tile(labels, 2), np.tile(s, 2), **twice)] for s in scores))
+    assert copied.p_value == pytest.approx(once.p_value, rel=0.1)

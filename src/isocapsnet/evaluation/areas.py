@@ -30,19 +30,30 @@ class FoldArea:
     n_train: int
     #: The weight of the fold in means.
     weight: float = 1.0
+    #: The person of each test graph (n_test,) as a number, if people have several; ``null_variance`` includes this.
+    persons: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, labels: ArrayLike, probabilities: ArrayLike, n_train: int, weight: float = 1.0) -> Self:
+    def of(
+        cls,
+        labels: ArrayLike,
+        probabilities: ArrayLike,
+        n_train: int,
+        weight: float = 1.0,
+        persons: NDArray[np.int64] | None = None,
+    ) -> Self:
         """From classes (n_test,) and probabilities (n_test, n_classes), or scores (n_test,) of the class 1."""
         truth, scores = np.asarray(labels, dtype=np.int64), np.asarray(probabilities, dtype=np.float64)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        values = placements(truth, scores)
         return cls(
             roc_auc(truth, scores),
-            null_variance(truth, scores),
+            null_variance(truth, scores) * design_effect(values, truth, persons),
             truth.astype(np.min_scalar_type(scores.shape[1])),
-            placements(truth, scores),
+            values,
             n_train,
             weight,
+            persons,
         )
 
     @property
@@ -102,6 +113,23 @@ def placements(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) ->
         total[positive] += wins[positive] / n_negative
         total[~positive] += (1 - wins[~positive] / n_positive) * share
     return total / len(columns)
+
+
+def design_effect(
+    values: NDArray[np.float64], labels: NDArray[np.integer[Any]], persons: NDArray[np.int64] | None
+) -> float:
+    """The factor by which graphs of one person widen the variance of a sum over classes of means of ``values``.
+
+    Σ over persons of (Σ over their graphs of h)² / Σ over graphs of h², where h is the value (n_test,), centred in its
+    class and divided by the size of the class (Obuchowski, 1997). At least 1, and 1 if each graph is of a person of its
+    own (None).
+    """
+    if persons is None:
+        return 1.0
+    counts = np.maximum(np.bincount(labels), 1)
+    centred = (values - (np.bincount(labels, values) / counts)[labels]) / counts[labels]
+    total = float(np.sum(centred**2))
+    return max(1.0, float(np.sum(np.bincount(persons, centred) ** 2)) / total) if total > 0 else 1.0
 
 
 def relative_variance(area: float, n_test: ArrayLike) -> NDArray[np.float64]:

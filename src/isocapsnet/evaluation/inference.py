@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import FoldArea, relative_variance
+from isocapsnet.evaluation.areas import FoldArea, design_effect, relative_variance
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, weighted_mean
 
 #: Two methods whose ROC AUC differs by less than this are called equivalent.
@@ -139,7 +139,7 @@ def _paired_variances(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> NDArray[np.
     least = 0.25 * repeats / np.maximum(counts.sum(axis=0), 1)
     spread = np.maximum(squares.sum(axis=0) / np.maximum((counts - (counts > 0)).sum(axis=0), 1), least)
     variances: NDArray[np.float64] = np.divide(spread, counts, out=np.zeros_like(counts), where=counts > 0).sum(axis=1)
-    return variances
+    return variances * [design_effect(a.placements - b.placements, a.labels, a.persons) for a, b in pairs]
 
 
 def _factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:
