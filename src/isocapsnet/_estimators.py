@@ -37,6 +37,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.evaluation.estimation import as_tuples
 from isocapsnet.evaluation.naming import canonical_json, digest_of
 from isocapsnet.evaluation.plan import MethodSpec
+from isocapsnet.evaluation.preparation import COVARIATES
 
 _VERSION_BITS = 48
 #: Folders of Python and of installed packages.
@@ -92,6 +93,7 @@ def specify(estimator: Any, *, parameters: Mapping[str, Any], use_unlabeled: boo
         space={key: values for key, values in space.items() if key not in parameters},
         use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(estimator.fit).parameters,
         is_multiclass=tags is None or tags.multi_class,
+        input=COVARIATES if getattr(type(estimator), "input", None) == COVARIATES else MethodSpec.input,
         **identity,
     )
 

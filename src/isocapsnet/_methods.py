@@ -10,11 +10,15 @@ from typing import Any
 
 from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.plan import MethodSpec
-from isocapsnet.evaluation.preparation import Step
+from isocapsnet.evaluation.preparation import COVARIATES, Step
+from isocapsnet.evaluation.protocol import Protocol
 
 #: Other packages add methods by entry points of this group: a name on the command line = ``"package.module:Class"``.
 PLUGIN_GROUP = "isocapsnet.methods"
+#: The control that stands beside the baselines of every benchmark.
+CONTROL, BASELINES = "confound-only", ("constant", "linear")
 #: Parameters that do not change results.
 _RUNTIME = ("device", "verbose")
 
@@ -64,25 +68,25 @@ def parse_value(text: str) -> Any:
 
 
 def find_class(name: str) -> Any:
-    """The class of a method by its name: one of MODELS, or one that another package registered."""
-    from isocapsnet.models import MODELS
+    """The class of a method by its name: one of MODELS or CONTROLS, or one that another package registered."""
+    from isocapsnet.models import CONTROLS, MODELS
 
-    if name in MODELS:
-        return MODELS[name]
+    if name in MODELS or name in CONTROLS:
+        return MODELS.get(name) or CONTROLS[name]
     plugins = load_plugins()
     if name not in plugins:
-        raise InputError(f"There is no method {name!r}; choose from {', '.join([*MODELS, *plugins])}.")
+        raise InputError(f"There is no method {name!r}; choose from {', '.join([*MODELS, *CONTROLS, *plugins])}.")
     return plugins[name]
 
 
 def load_plugins() -> dict[str, Any]:
     """The methods of other packages by name. One that is broken, or has the name of another, costs a warning."""
-    from isocapsnet.models import MODELS
+    from isocapsnet.models import CONTROLS, MODELS
 
     plugins: dict[str, Any] = {}
     for entry in entry_points(group=PLUGIN_GROUP):
         try:
-            if entry.name in MODELS or entry.name in plugins:
+            if entry.name in MODELS or entry.name in CONTROLS or entry.name in plugins:
                 raise InputError("another method has this name")
             model = entry.load()
             if not hasattr(model, "fit") or not hasattr(model, "get_params"):
@@ -170,7 +174,7 @@ def list_one_method(method: Method, **options: Any) -> MethodSpec:
 
 def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool = False, **runtime: Any) -> MethodSpec:
     """A method by its name."""
-    from isocapsnet.models import MODELS
+    from isocapsnet.models import CONTROLS, MODELS
 
     model = find_class(name)
     estimator = model()
@@ -183,11 +187,11 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
         # A class of another package inherits the version of ours, which says nothing about its own code.
-        version=getattr(model if name in MODELS else None, "version", None) or source_version(estimator),
+        version=getattr(model if name in MODELS or name in CONTROLS else None, "version", None) or source_version(estimator),
         parameters=parameters,
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
         use_unlabeled=use_unlabeled,
-        can_be_saved=model.__module__.startswith("isocapsnet.models."),
+        can_be_saved=name not in CONTROLS and model.__module__.startswith("isocapsnet.models."),
     )
 
 
@@ -199,6 +203,14 @@ def keep_suitable(methods: tuple[MethodSpec, ...], n_classes: int, *, named: boo
             f"{unsuitable[0].label} takes two classes, but the data have {n_classes}; leave it out of methods=."
         )
     return tuple(method for method in methods if method not in unsuitable)
+
+
+def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tuple[MethodSpec, ...]:
+    """The methods with ``confound-only`` beside the baselines, if there are covariates to give it."""
+    labels = {method.label for method in methods}
+    if covariates is None or CONTROL in labels or not labels & set(BASELINES):
+        return methods
+    return (*methods, make_method(CONTROL, {}))
 
 
 def check_parameters(name: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -252,6 +264,24 @@ def list_steps(
         columns = tuple(confounds) if name == "confounds" else ()
         steps.append(_step(name, TRANSFORMS[name], parameters, columns))
     return tuple(steps)
+
+
+def covariates_step(
+    data: BrainGraphs, protocol: Protocol, *, named: Sequence[str] = (), group: str | None = None
+) -> Step | None:
+    """The step that codes the covariates of ``confound-only``; None if there are none.
+
+    They are the columns that the user named, the age, sex and motion that the data have, and the sites, unless folds
+    are sites. The column that groups graphs is none of them.
+    """
+    from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
+
+    columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
+    chosen = tuple(c for c in columns if c != group and (c in named or is_usual_confound(c)))
+    use_sites = data.sites is not None and len(set(data.sites.tolist())) > 1 and not protocol.scheme.keeps_sites
+    if not chosen and not use_sites:
+        return None
+    return _step(COVARIATES, CovariateEncoder, {"use_sites": use_sites}, chosen)
 
 
 def _step(name: str, transformer: Any, parameters: Mapping[str, Any], columns: tuple[str, ...] = ()) -> Step:

@@ -88,9 +88,9 @@ def compare_all(methods: Sequence[Evidence], ratio: float) -> list[Comparison]:
     return [Comparison(first.label, second.label, *test) for (first, second), test in zip(pairs, tests, strict=True)]
 
 
-def compare_with_reference(methods: Sequence[Evidence], ratio: float) -> dict[str, str]:
+def compare_with_reference(methods: Sequence[Evidence], ratio: float, name: str = REFERENCE) -> dict[str, str]:
     """Label to a comparison with the reference in words, Holm-adjusted over these comparisons."""
-    reference = next((method for method in methods if method.label == REFERENCE and method.folds), None)
+    reference = next((method for method in methods if method.label == name and method.folds), None)
     others = [method for method in methods if method is not reference and method.folds]
     if reference is None:
         return {}
@@ -98,7 +98,7 @@ def compare_with_reference(methods: Sequence[Evidence], ratio: float) -> dict[st
     words = {}
     for method, (difference, _, p_value) in zip(others, tests, strict=True):
         relation = "better than" if difference.mean > 0 else "worse than"
-        words[method.label] = f"{relation if p_value <= LEVEL else 'not distinguishable from'} {REFERENCE}"
+        words[method.label] = f"{relation if p_value <= LEVEL else 'not distinguishable from'} {name}"
     return words
 
 

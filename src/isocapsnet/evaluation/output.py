@@ -103,6 +103,7 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
     ),
     "detectable": lambda value: _has(value, **_POWER),
     "data": lambda value: _has(value, digest=str, file=str),
+    "confounds": lambda value: isinstance(value, str),
     "sweep": lambda value: (
         _has(value, method=str, parameter=str, methods=dict) and value.keys() >= {"method", "parameter", "methods"}
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._safe_text import list_some
 from isocapsnet.evaluation import comparisons, statistics
 from isocapsnet.evaluation.comparisons import REFERENCE, Audit, Comparison
 from isocapsnet.evaluation.evidence import (
@@ -20,6 +21,7 @@ from isocapsnet.evaluation.evidence import (
 )
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
+from isocapsnet.evaluation.preparation import COVARIATES
 from isocapsnet.evaluation.sites import Sites
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 
@@ -56,6 +58,8 @@ class MethodResult:
     name: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Any] = field(default_factory=dict)
+    #: What a control is given instead of graphs; empty for all other methods.
+    covariates: Sequence[str] = ()
 
     @property
     def failed(self) -> int:
@@ -98,18 +102,27 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
         method.jobs += 1
         method.failures[error["reason"]] += 1
     ratio = float(np.mean(ratios)) if ratios else float("nan")
-    methods = list(evidence.values())
-    make_labels_unique(methods)
+    everything = list(evidence.values())
+    make_labels_unique(everything)
+    # A control claims nothing about graphs, so it belongs to no family of tests of the others.
+    controls = [method for method in everything if method.method.covariates]
+    methods = [method for method in everything if not method.method.covariates]
     pairs = comparisons.compare_all(methods, ratio)
     p_chance = comparisons.test_against_chance(methods, ratio)
     cannot_be_shown = comparisons.find_too_few_folds(methods, ratio)
     audits = comparisons.test_audits(methods, ratio)
+    for control in controls:
+        p_chance |= comparisons.test_against_chance([control], ratio)
+        cannot_be_shown |= comparisons.find_too_few_folds([control], ratio)
+    against_controls = _compare_with_controls(methods, controls, ratio)
     above_chance = {label for label, p_value in p_chance.items() if p_value <= LEVEL}
-    best = comparisons.find_best([m for m in methods if not m.failures and m.label in above_chance], pairs)
+    no_better = {label for label, words in against_controls.items() if not words.startswith("better")}
+    candidates = [m for m in methods if not m.failures and m.label in above_chance - no_better]
+    best = comparisons.find_best(candidates, pairs)
     against_reference = comparisons.compare_with_reference(methods, ratio)
-    sites = Sites.of(fold.sites for method in methods for fold in method.folds.values() if fold.sites is not None)
+    sites = Sites.of(fold.sites for method in everything for fold in method.folds.values() if fold.sites is not None)
     rows = []
-    for method in methods:
+    for method in everything:
         row = replace(
             _summarise_method(method, ratio),
             p_chance=p_chance.get(method.label, float("nan")),
@@ -118,10 +131,25 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
         )
         # If neither is above chance, neither is called worse than the other.
         relation = against_reference.get(method.label) if above_chance & {method.label, REFERENCE} else None
+        if method.label in above_chance and method.label in against_controls:
+            relation = ", ".join(filter(None, [relation, against_controls[method.label]]))
         verdict = _verdict(row, relation, method.label in cannot_be_shown, sites)
         rows.append(replace(row, verdict=verdict))
     used = {package: ", ".join(sorted(several)) for package, several in versions.items()}
     return ResultsTable(rows, pairs, ratio, used, sites)
+
+
+def _compare_with_controls(
+    methods: Sequence[Evidence], controls: Sequence[Evidence], ratio: float
+) -> dict[str, str]:
+    """Label to words: how a method compares with each control. Only a method that is better says so."""
+    words: dict[str, list[str]] = {}
+    for control in controls:
+        for label, relation in comparisons.compare_with_reference([*methods, control], ratio, control.label).items():
+            is_clear = relation.startswith(("better", "worse"))
+            words.setdefault(label, []).append(relation if is_clear else f"not better than {control.label}")
+    # What is not better than a control comes first.
+    return {label: ", ".join(sorted(several, reverse=True)) for label, several in words.items()}
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -130,7 +158,8 @@ def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[
     for item in items:
         job = item["job"]
         protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
-        groups.setdefault(canonical_json([job["dataset"], protocol, job["preparation"]]), []).append(item)
+        shared = [step for step in job["preparation"] if step["name"] != COVARIATES]
+        groups.setdefault(canonical_json([job["dataset"], protocol, shared]), []).append(item)
     return groups
 
 
@@ -167,6 +196,7 @@ def _summarise_method(method: Evidence, ratio: float) -> MethodResult:
         name=name,
         parameters=parameters,
         space=space,
+        covariates=method.method.covariates,
     )
 
 
@@ -185,7 +215,8 @@ def _verdict(row: MethodResult, against_reference: str | None, has_too_few_folds
     if len(row.scores) < 2 and row.p_chance == 1:
         return f"a single test fold allows no comparison, only its own interval{where}"
     if row.p_chance <= LEVEL:
-        return "above chance" + (f", {against_reference}" if against_reference else "") + where
+        alone = f" from {list_some(row.covariates)} alone" if row.covariates else ""
+        return f"above chance{alone}" + (f", {against_reference}" if against_reference else "") + where
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
     if has_too_few_folds:
