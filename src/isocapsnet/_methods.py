@@ -176,7 +176,7 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
     """A method by its name."""
     from isocapsnet.models import CONTROLS, MODELS
 
-    model = find_class(name)
+    model, is_ours = find_class(name), name in MODELS or name in CONTROLS
     estimator = model()
     defaults = estimator.get_params()
     parameters = {key: as_plain(value) for key, value in parameters.items()}
@@ -187,7 +187,7 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
         # A class of another package inherits the version of ours, which says nothing about its own code.
-        version=getattr(model if name in MODELS or name in CONTROLS else None, "version", None) or source_version(estimator),
+        version=getattr(model if is_ours else None, "version", None) or source_version(estimator),
         parameters=parameters,
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
         use_unlabeled=use_unlabeled,

@@ -39,13 +39,15 @@ def benchmark(data: str | None, **options: Any) -> None:
       isocapsnet benchmark study.npz --dry-run
     """
     import isocapsnet
-    from isocapsnet.cli._display import audit_table, describe_protocol, escape, make_console, results_table
+    from isocapsnet.cli._display import audit_table, describe_protocol, escape, make_console, results_table, sites_table
 
     results = _run(isocapsnet.benchmark, data, **options)
     if options["dry_run"]:
         return
     console = make_console()
     console.print(results_table(results, describe_protocol(results), console.width))
+    if (by_site := sites_table(results)) is not None:
+        console.print(by_site)
     if options["audit"]:
         console.print(audit_table(results))
     console.print(f"Results: {escape(str(options['out']))}/results.csv, results.json, records/, artifacts/")

@@ -22,6 +22,7 @@ from isocapsnet.evaluation.evidence import (
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
 from isocapsnet.evaluation.preparation import COVARIATES
+from isocapsnet.evaluation.site_scores import SiteResults, score_sites
 from isocapsnet.evaluation.sites import Sites
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 
@@ -51,7 +52,7 @@ class MethodResult:
     #: Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
     p_chance: float = float("nan")
     verdict: str = ""
-    #: Whether it is above chance and beats every other method, Holm-adjusted over all pairs.
+    #: Whether it is above chance, beats every other method, Holm-adjusted over all pairs, and every control.
     is_best: bool = False
     audit: Audit | None = None
     #: The method without its parameters, these, and what was searched over.
@@ -60,6 +61,8 @@ class MethodResult:
     space: Mapping[str, Any] = field(default_factory=dict)
     #: What a control is given instead of graphs; empty for all other methods.
     covariates: Sequence[str] = ()
+    #: The controls that the method is not shown to be better than.
+    not_better_than: Sequence[str] = ()
 
     @property
     def failed(self) -> int:
@@ -79,6 +82,8 @@ class ResultsTable:
     test_over_train: float
     versions: Mapping[str, str]
     sites: Sites | None = None
+    #: The scores of each site and their summary, if folds are sites.
+    site_results: SiteResults | None = None
 
 
 def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()) -> ResultsTable:
@@ -116,8 +121,11 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
         cannot_be_shown |= comparisons.find_too_few_folds([control], ratio)
     against_controls = _compare_with_controls(methods, controls, ratio)
     above_chance = {label for label, p_value in p_chance.items() if p_value <= LEVEL}
-    no_better = {label for label, words in against_controls.items() if not words.startswith("better")}
-    candidates = [m for m in methods if not m.failures and m.label in above_chance - no_better]
+    no_better = {
+        label: [control for control, relation in words.items() if not relation.startswith("better")]
+        for label, words in against_controls.items()
+    }
+    candidates = [m for m in methods if not m.failures and m.label in above_chance and not no_better.get(m.label)]
     best = comparisons.find_best(candidates, pairs)
     against_reference = comparisons.compare_with_reference(methods, ratio)
     sites = Sites.of(fold.sites for method in everything for fold in method.folds.values() if fold.sites is not None)
@@ -128,28 +136,28 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
             p_chance=p_chance.get(method.label, float("nan")),
             is_best=method.label == best,
             audit=audits.get(method.label),
+            not_better_than=no_better.get(method.label, ()),
         )
         # If neither is above chance, neither is called worse than the other.
         relation = against_reference.get(method.label) if above_chance & {method.label, REFERENCE} else None
         if method.label in above_chance and method.label in against_controls:
-            relation = ", ".join(filter(None, [relation, against_controls[method.label]]))
+            relation = ", ".join(filter(None, [relation, *against_controls[method.label].values()]))
         verdict = _verdict(row, relation, method.label in cannot_be_shown, sites)
         rows.append(replace(row, verdict=verdict))
     used = {package: ", ".join(sorted(several)) for package, several in versions.items()}
-    return ResultsTable(rows, pairs, ratio, used, sites)
+    return ResultsTable(rows, pairs, ratio, used, sites, score_sites(everything))
 
 
 def _compare_with_controls(
     methods: Sequence[Evidence], controls: Sequence[Evidence], ratio: float
-) -> dict[str, str]:
-    """Label to words: how a method compares with each control. Only a method that is better says so."""
-    words: dict[str, list[str]] = {}
+) -> dict[str, dict[str, str]]:
+    """Label to control to words: how a method compares with it. A method that is not shown to be better is not."""
+    words: dict[str, dict[str, str]] = {}
     for control in controls:
         for label, relation in comparisons.compare_with_reference([*methods, control], ratio, control.label).items():
             is_clear = relation.startswith(("better", "worse"))
-            words.setdefault(label, []).append(relation if is_clear else f"not better than {control.label}")
-    # What is not better than a control comes first.
-    return {label: ", ".join(sorted(several, reverse=True)) for label, several in words.items()}
+            words.setdefault(label, {})[control.label] = relation if is_clear else f"not better than {control.label}"
+    return words
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

@@ -86,7 +86,7 @@ class ConfoundClassifier(ClassifierMixin, BaseEstimator):
 def _check_columns(X: ArrayLike) -> NDArray[np.float64]:
     if np.ndim(X) != 2:
         raise InputError(
-            f"X has shape {np.shape(X)}; confound-only takes covariates (n_subjects, n_columns) instead of graphs, as a "
-            "benchmark gives them."
+            f"X has shape {np.shape(X)}; confound-only takes covariates (n_subjects, n_columns) instead of graphs, "
+            "which a benchmark gives to it."
         )
     return np.asarray(check_array(X, dtype=np.float64))

@@ -16,7 +16,7 @@ from isocapsnet.report.content import Content, ReportedMethod
 CONSTANT = "constant"
 
 #: Parameters that a method selects inside each fit if the user does not set them.
-SELECTED_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
+SELECTED_IN_FIT = {"linear": ("C",), "confound-only": ("C",), "freq": ("density", "C"), "wl": ("density",)}
 
 
 def listing(names: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ def question(content: Content) -> str:
 def answer(content: Content) -> list[str]:
     """The answer, one sentence per item, the most important first."""
     rows = [method.row for method in content.methods if not np.isnan(method.row.metrics["roc_auc"].mean)]
-    contenders = [row for row in rows if row.method != CONSTANT]
+    contenders = [row for row in rows if row.method != CONSTANT and not row.covariates]
     if not contenders:
         return ["There is no answer: no method has a finished job with a score."]
     best = max(contenders, key=lambda row: row.metrics["roc_auc"].mean)
@@ -55,6 +55,7 @@ def answer(content: Content) -> list[str]:
             else "No method is better than every other method, so none is marked as the best."
         )
     sentences += _against_reference(content, rows)
+    sentences += _against_controls(content, contenders)
     sentences += [content.sites] if content.sites else []
     sentences += _power(content.detectable)
     if content.n_failed:
@@ -104,6 +105,25 @@ def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[s
                 f"{other} minus {REFERENCE} is {interval(mean, low, high)} in ROC AUC on the same test folds."
             )
     return sentences
+
+
+def _against_controls(content: Content, contenders: Sequence[MethodResult]) -> list[str]:
+    """What covariates alone predict, and which methods above chance are not better; or why that is not known."""
+    controls = [method.row for method in content.methods if method.row.covariates and method.row.scores]
+    sentences = []
+    for control in controls:
+        given = listing(list(control.covariates))
+        sentences.append(
+            f"{control.method}, a linear model on {given} without graphs, has a ROC AUC of "
+            f"{interval(*control.metrics['roc_auc'])} ({_evidence(control)})."
+        )
+        weak = [r.method for r in contenders if r.p_chance <= LEVEL and control.method in r.not_better_than]
+        if weak:
+            sentences.append(
+                f"Not better than {control.method}: {listing(weak)}. It is not shown that graphs tell "
+                f"{'it' if len(weak) == 1 else 'them'} more than {given}."
+            )
+    return sentences or ([content.confounds] if content.confounds else [])
 
 
 def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
