@@ -109,9 +109,8 @@ class Results:
     def site_summary(self) -> pd.DataFrame | None:
         """One row per method: the random-effects summary over sites; None if folds are not sites.
 
-        Columns: ``roc_auc``, the mean over sites, with the bounds of its 95 % interval; ``new_site_low`` and
-        ``new_site_high``, between which one more site can be expected; ``deviation`` of sites (τ), ``i_squared``,
-        ``p_heterogeneity`` and the heterogeneity in words.
+        Columns: ``roc_auc``, the mean over sites, with the bounds of its 95 % interval; the ``deviation`` of sites (τ),
+        ``i_squared``, ``p_heterogeneity`` and the heterogeneity in words.
         """
         return None if self.summary.site_results is None else site_summary_frame(self.summary.site_results)
 

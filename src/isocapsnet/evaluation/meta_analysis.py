@@ -21,8 +21,6 @@ class RandomEffects:
     n_sites: int
     #: The mean of the expected scores of all sites, with its 95 % interval.
     mean: Interval
-    #: The same mean, with the interval that has the expected score of one more site with 95 % probability.
-    new_site: Interval
     #: τ, the standard deviation of the expected scores of sites.
     deviation: float
     #: I², the share of the variance of the observed scores that differences between sites explain.
@@ -43,10 +41,10 @@ def random_effects(
 ) -> RandomEffects | None:
     """Summarise the ``scores`` (n_sites,) of sites, whose sampling variances (n_sites,) are known.
 
-    The variance between sites is that of DerSimonian and Laird (1986), the interval of the mean that of Hartung and
-    Knapp (2001), but never narrower than the one without their factor, and the interval of a new site that of Higgins,
-    Thompson and Spiegelhalter (2009). The variance of the mean is multiplied by ``widening``, for example because the
-    sites share training subjects. NaN is left out. None for fewer than :data:`MIN_SITES` sites.
+    The variance between sites is that of DerSimonian and Laird (1986), and the interval of the mean that of Hartung and
+    Knapp (2001), but never narrower than the one without their factor. The variance of the mean is multiplied by
+    ``widening``, for example because the sites share training subjects. NaN is left out. None for fewer than
+    :data:`MIN_SITES` sites.
     """
     y, v = np.asarray(scores, dtype=np.float64), np.asarray(variances, dtype=np.float64)
     y, v = y[~np.isnan(y)], v[~np.isnan(y)]
@@ -59,17 +57,10 @@ def random_effects(
     w = 1 / (v + between)
     mean = float(np.average(y, weights=w))
     factor = max(1.0, float(w @ (y - mean) ** 2) / freedom)
-    variance = widening * factor / w.sum()
-    half = stats.t.isf(LEVEL / 2, freedom) * np.sqrt(variance)
-    half_new = stats.t.isf(LEVEL / 2, n_sites - 2) * np.sqrt(variance + between)
-
-    def cut(half: float) -> Interval:
-        return Interval(mean, float(max(mean - half, bounds[0])), float(min(mean + half, bounds[1])))
-
+    half = float(stats.t.isf(LEVEL / 2, freedom) * np.sqrt(widening * factor / w.sum()))
     return RandomEffects(
         n_sites=n_sites,
-        mean=cut(half),
-        new_site=cut(half_new),
+        mean=Interval(mean, max(mean - half, bounds[0]), min(mean + half, bounds[1])),
         deviation=float(np.sqrt(between)),
         share=max(0.0, 1 - freedom / q) if q > 0 else 0.0,
         p_value=float(stats.chi2.sf(q, freedom)),

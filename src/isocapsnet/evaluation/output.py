@@ -46,8 +46,6 @@ def site_summary_frame(results: SiteResults) -> pd.DataFrame:
             "method": method,
             "n_sites": summary.n_sites,
             **_bounds("roc_auc", summary.mean),
-            "new_site_low": summary.new_site.low,
-            "new_site_high": summary.new_site.high,
             "deviation": summary.deviation,
             "i_squared": summary.share,
             "p_heterogeneity": summary.p_value,

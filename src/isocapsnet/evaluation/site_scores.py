@@ -51,21 +51,18 @@ class SiteResults:
                 for site in self.sites
             ],
             "summaries": {
-                label: asdict(summary)
-                | {"mean": summary.mean._asdict(), "new_site": summary.new_site._asdict()}
-                | {"heterogeneity": summary.heterogeneity}
+                label: asdict(summary) | {"mean": summary.mean._asdict(), "heterogeneity": summary.heterogeneity}
                 for label, summary in self.summaries.items()
             },
         }
 
 
 def describe(summary: RandomEffects) -> str:
-    """``ROC AUC 0.71 [0.62, 0.80] over 9 sites; moderate heterogeneity between sites (I² = 45 %, ...); ...``."""
-    _, low, high = summary.new_site
+    """``ROC AUC 0.71 [0.62, 0.80] over 9 sites; moderate heterogeneity between sites (I² = 45 %, ...)``."""
     return (
         f"ROC AUC {interval(*summary.mean)} over {summary.n_sites} sites; {summary.heterogeneity} "
-        f"(I² = {number(100 * summary.share, 0)} %, {p_value(summary.p_value)}); a new site can be expected between "
-        f"{number(low, 2)} and {number(high, 2)}"
+        f"(I² = {number(100 * summary.share, 0)} %, {p_value(summary.p_value)}; standard deviation of sites "
+        f"{number(summary.deviation)})"
     )
 
 

@@ -109,7 +109,6 @@ def site_summary_table(content: Content) -> PageTable:
         [
             Cell(_breakable(label)),
             _interval_cell(summary.mean),
-            Cell(f"{number(summary.new_site.low)} to {number(summary.new_site.high)}", summary.new_site.low),
             _cell(number(summary.deviation), summary.deviation),
             Cell(f"{100 * summary.share:.0f} %", summary.share),
             _cell(p_value(summary.p_value), summary.p_value),
@@ -117,7 +116,7 @@ def site_summary_table(content: Content) -> PageTable:
         ]
         for label, summary in shown.summaries.items()
     ]
-    numeric = ["mean over sites", "expected at a new site", "deviation of sites", "I²", "p of heterogeneity"]
+    numeric = ["mean over sites", "standard deviation of sites", "I²", "p of heterogeneity"]
     return PageTable("site-summary", "Over a population of sites", ["method", *numeric, "in words"], rows, numeric)
 
 
