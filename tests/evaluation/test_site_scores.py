@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
 import isocapsnet as ic
 from isocapsnet.cli import main
+from isocapsnet.evaluation.areas import FoldArea
+from isocapsnet.evaluation.inference import area_interval
 from isocapsnet.evaluation.meta_analysis import random_effects
-from isocapsnet.evaluation.site_scores import area_interval
-from isocapsnet.evaluation.statistics import auc_variance
 
 
 def slow_summary(scores: list[float], variances: list[float]) -> dict[str, float]:
@@ -89,21 +89,14 @@ def test_the_interval_covers_the_mean_of_a_population_of_sites(deviation: float)
     assert 0.93 <= hits / 1000 <= 0.99
 
 
-@given(st.floats(0, 1), st.integers(1, 60), st.integers(1, 60))
-def test_the_interval_of_a_site_holds_the_values_that_the_score_does_not_contradict(a: float, n: int, m: int) -> None:
-    area, low, high = area_interval(a, [n, m])
-    assert 0 <= low <= area <= high <= 1 and high > low
-    for bound in (bound for bound in (low, high) if 0 < bound < 1):
-        assert abs(a - bound) == pytest.approx(1.959964 * auc_variance(bound, [n, m]) ** 0.5, abs=1e-5)
-
-
 def test_the_interval_of_a_site_covers_its_expected_area() -> None:
     rng = np.random.default_rng(1)
+    labels = (np.arange(30) < 12).astype(int)
     for expected in (0.5, 0.8, 0.95):
-        shift = optimize.brentq(lambda d, area=expected: stats.norm.cdf(d / 2**0.5) - area, 0, 5)
-        scores = rng.normal(size=(800, 30)) + shift * (np.arange(30) < 12)
-        areas = (scores[:, :12, None] > scores[:, None, 12:]).mean(axis=(1, 2))
-        covered = [low <= expected <= high for _, low, high in (area_interval(a, [18, 12]) for a in areas)]
+        shift = 2**0.5 * stats.norm.ppf(expected)
+        drawn = rng.normal(size=(500, 30)) + shift * labels
+        intervals = [area_interval([FoldArea.of(labels, scores, 300)]) for scores in drawn]
+        covered = [low <= expected <= high for _, low, high in intervals]
         assert 0.92 <= np.mean(covered) <= 0.99
 
 

@@ -13,6 +13,7 @@ from isocapsnet._files import DamagedError, read_json, write_whole
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet.evaluation.evidence import FoldIndex
 from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
 from isocapsnet.evaluation.site_scores import SiteResults
 from isocapsnet.evaluation.statistics import Interval, wilson_interval
@@ -63,6 +64,7 @@ def results_json(table: ResultsTable, context: Mapping[str, Any]) -> dict[str, A
     """The same with scores per fold, keys of records, comparisons and ``context``; NaN and infinity become null."""
     content = {
         **context,
+        "test": table.test,
         "test_over_train": table.test_over_train,
         "sites": None if table.sites is None else table.sites.to_json(),
         "site_results": None if table.site_results is None else table.site_results.to_json(),
@@ -123,7 +125,8 @@ def _is_passport(content: Any) -> bool:
 
 _LARGEST = 10_000_000
 _COUNTS = dict.fromkeys(("n_folds", "repeats", "inner_folds", "n_candidates", "permutations"), int)
-_POWER = dict.fromkeys(("n_scores", "above_chance", "between_methods"), int | float)
+_NEEDED = ("needed_above_chance", "needed_between_methods", "needed_equivalence")
+_POWER = dict.fromkeys(("n_scores", "above_chance", "between_methods", "equivalence", *_NEEDED), int | float)
 #: What is used of ``results.json``, and how it is recognised.
 _CONTEXT: dict[str, Callable[[Any], bool]] = {
     "passport": _is_passport,
@@ -133,6 +136,7 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
     "preparation": lambda value: (
         isinstance(value, list) and all(_has(step, name=str) and "name" in step for step in value)
     ),
+    "test": lambda value: isinstance(value, str) and value in TESTS,
     "detectable": lambda value: _has(value, **_POWER),
     "data": lambda value: _has(value, digest=str, file=str),
     "confounds": lambda value: isinstance(value, str),

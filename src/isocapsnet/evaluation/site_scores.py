@@ -5,12 +5,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
 
 from isocapsnet._format import interval, number, p_value
-from isocapsnet.evaluation.evidence import Evidence, FoldIndex
+from isocapsnet.evaluation.areas import relative_variance
+from isocapsnet.evaluation.evidence import Evidence
+from isocapsnet.evaluation.inference import area_interval
 from isocapsnet.evaluation.meta_analysis import MIN_SITES, RandomEffects, random_effects
-from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, auc_variance, weighted_mean
+from isocapsnet.evaluation.statistics import Interval, weighted_mean
+
+#: A mean of 0 or 1 would leave no variance.
+_POSSIBLE = (0.02, 0.98)
 
 
 @dataclass(frozen=True)
@@ -69,63 +73,42 @@ def describe(summary: RandomEffects) -> str:
 def score_sites(methods: Sequence[Evidence]) -> SiteResults | None:
     """The ROC AUC of each method at each site, and over sites; None if folds are not sites.
 
-    The sampling variance of a site's ROC AUC in the summary is that of Hanley and McNeil at the mean over sites, so
-    that a site does not get a large weight for being perfect by chance.
+    The interval of a site is that of its test subjects alone (:func:`isocapsnet.evaluation.inference.area_interval`).
     """
-    folds = {index: fold for method in methods for index, fold in method.folds.items() if fold.sites is not None}
-    if not folds:
+    tested = {
+        index: (fold.sites, fold.area)
+        for method in methods
+        for index, fold in method.folds.items()
+        if fold.sites is not None and fold.area is not None
+    }
+    if not tested:
         return None
+    n_classes = max(len(area.counts) for _, area in tested.values())
     sites = [
         SiteScores(
-            sites=tuple(fold.sites["tested"]),
-            n_subjects=fold.weight,
-            counts=tuple(fold.counts),
-            areas={method.label: _area(method, index) for method in methods if index in method.folds},
+            sites=tuple(named["tested"]),
+            n_subjects=named["n_subjects"],
+            counts=tuple(np.bincount(area.labels, minlength=n_classes).tolist()),
+            areas={m.label: area_interval([m.areas[index]]) for m in methods if index in m.areas},
         )
-        for index, fold in sorted(folds.items())
-        if fold.sites is not None
+        for index, (named, area) in sorted(tested.items())
     ]
     summaries = {method.label: summary for method in methods if (summary := _summarise(method)) is not None}
     return SiteResults(sites, summaries)
 
 
-def area_interval(area: float, counts: Sequence[int]) -> Interval:
-    """The ROC AUC of one test set with a 95 % interval: the values from which it is not significantly different.
-
-    The variance is that of Hanley and McNeil at each such value, so the interval has a width also at 0 and 1, as
-    Wilson's has for a share. ``counts`` are the test graphs of each class.
-    """
-    critical = stats.norm.isf(LEVEL / 2)
-
-    def excess(value: float) -> float:
-        return abs(area - value) - critical * np.sqrt(auc_variance(value, counts))
-
-    if np.isnan(area) or np.isnan(auc_variance(CHANCE, counts)):
-        return Interval(area, float("nan"), float("nan"))
-    low = optimize.brentq(excess, 0.0, area) if area > 0 and excess(0.0) > 0 else 0.0
-    high = optimize.brentq(excess, area, 1.0) if area < 1 and excess(1.0) > 0 else 1.0
-    return Interval(area, float(low), float(high))
-
-
-def _area(method: Evidence, index: FoldIndex) -> Interval:
-    """The ROC AUC of one site; without a width for a constant prediction, whose area is 0.5 by definition."""
-    fold = method.folds[index]
-    area = fold.scores["roc_auc"]
-    return Interval(area, area, area) if _is_constant(method) else area_interval(area, fold.counts)
-
-
-def _is_constant(method: Evidence) -> bool:
-    return set(method.areas().values()) <= {CHANCE}
-
-
 def _summarise(method: Evidence) -> RandomEffects | None:
-    """The random-effects summary of one method; None for a constant prediction and for few sites."""
-    folds = list(method.folds.values())
-    areas = [fold.scores["roc_auc"] for fold in folds]
-    if _is_constant(method):
+    """The random-effects summary of one method; None for a constant prediction and for few sites.
+
+    The sampling variance of each site is that of its test subjects at the mean over sites, so that a site does not get
+    a large weight for being perfect by chance. Sites share training subjects, so the variance of the mean is corrected
+    as in every other test.
+    """
+    folds = [fold for fold in method.areas.values() if fold.null_variance > 0]
+    if not folds:
         return None
-    expected = float(np.clip(weighted_mean(areas, [fold.weight for fold in folds]), 0.02, 0.98))
-    variances = [auc_variance(expected, fold.counts) for fold in folds]
-    # Sites share training subjects: the factor of Nadeau and Bengio, as in every other test.
-    widening = 1 + len(folds) * float(np.mean([fold.ratio for fold in folds]))
+    areas, sizes = [fold.area for fold in folds], np.array([fold.n_test for fold in folds])
+    expected = float(np.clip(weighted_mean(areas, [fold.weight for fold in folds]), *_POSSIBLE))
+    variances = relative_variance(expected, sizes) * np.array([fold.null_variance for fold in folds])
+    widening = 1 + float(np.sum([fold.n_test / fold.n_train for fold in folds]))
     return random_effects(areas, variances, widening=widening)

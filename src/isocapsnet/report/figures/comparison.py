@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval, number
+from isocapsnet.evaluation.areas import auc_variance
 from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.resampled import mean_variance
 from isocapsnet.evaluation.results import REFERENCE
-from isocapsnet.evaluation.statistics import CHANCE, auc_variance, mean_variance, weighted_mean
+from isocapsnet.evaluation.statistics import CHANCE, weighted_mean
 from isocapsnet.report.content import Content
 from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
