@@ -66,8 +66,8 @@ class Cell:
 
 CELLS = [
     Cell(n, balance, n_classes, scheme)
-    for n_classes, balances in BALANCES.items()
-    for n, balance, scheme in product(SIZES, balances, SCHEMES)
+    for n, n_classes in product(SIZES, BALANCES)
+    for balance, scheme in product(BALANCES[n_classes], SCHEMES)
 ]
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._controls import describe_control
 from isocapsnet._files import write_whole
 from isocapsnet._format import seconds
-from isocapsnet._methods import BASELINES, CONTROL, Method, list_one_method, make_method, parse_value, split_values
+from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
 from isocapsnet._planning import Options, check_keywords, make_plan, open_for_benchmark
 from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
-from isocapsnet._safe_text import list_some, spreadsheet_safe
+from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.reading import as_names
 from isocapsnet.evaluation.engine.execution import Execution
@@ -154,7 +155,7 @@ def benchmark(
     plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)
     if plan.sites is not None:
         console.print(escape(plan.sites.sentence), soft_wrap=True)
-    for sentence in filter(None, [_describe_control(plan), *_describe_power(plan)]):
+    for sentence in filter(None, [describe_control(plan), *_describe_power(plan)]):
         console.print(escape(sentence), soft_wrap=True)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
@@ -236,22 +237,9 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
         "preparation": [step.identity() for step in plan.preparation],
         "search_spaces": {method.label: method.space for method in plan.methods if protocol.is_tuned},
         "data": {"digest": plan.source.digest, **file},
-        "confounds": _describe_control(plan) or "",
+        "confounds": describe_control(plan) or "",
         "detectable": plan.detectable,
     }
-
-
-def _describe_control(plan: Plan) -> str | None:
-    """What ``confound-only`` is given, or why there is no such row; None if no other baseline is there either."""
-    if any(method.name == CONTROL for method in plan.methods):
-        return f"{CONTROL} is a linear model on {list_some(plan.covariate_names, 6)}, without graphs."
-    if not any(method.name in BASELINES for method in plan.methods):
-        return None
-    folds = " apart from sites, which are the folds" if plan.sites is not None else ""
-    return (
-        f"There is no row {CONTROL}: age, sex, motion or other covariates are not known{folds}. Name their columns as "
-        "covariates to see what can be predicted without graphs."
-    )
 
 
 def _describe_power(plan: Plan) -> list[str]:

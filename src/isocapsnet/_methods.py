@@ -10,15 +10,11 @@ from typing import Any
 
 from isocapsnet._estimators import as_plain, changed_parameters, describe_estimator, source_version, specify
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.plan import MethodSpec
-from isocapsnet.evaluation.preparation import COVARIATES, Step
-from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.preparation import Step
 
 #: Other packages add methods by entry points of this group: a name on the command line = ``"package.module:Class"``.
 PLUGIN_GROUP = "isocapsnet.methods"
-#: The control that stands beside the baselines of every benchmark.
-CONTROL, BASELINES = "confound-only", ("constant", "linear")
 #: Parameters that do not change results.
 _RUNTIME = ("device", "verbose")
 
@@ -205,14 +201,6 @@ def keep_suitable(methods: tuple[MethodSpec, ...], n_classes: int, *, named: boo
     return tuple(method for method in methods if method not in unsuitable)
 
 
-def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tuple[MethodSpec, ...]:
-    """The methods with ``confound-only`` beside the baselines, if there are covariates to give it."""
-    labels = {method.label for method in methods}
-    if covariates is None or CONTROL in labels or not labels & set(BASELINES):
-        return methods
-    return (*methods, make_method(CONTROL, {}))
-
-
 def check_parameters(name: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuse a parameter that the method does not have."""
     for parameter in parameters:
@@ -264,24 +252,6 @@ def list_steps(
         columns = tuple(confounds) if name == "confounds" else ()
         steps.append(_step(name, TRANSFORMS[name], parameters, columns))
     return tuple(steps)
-
-
-def covariates_step(
-    data: BrainGraphs, protocol: Protocol, *, named: Sequence[str] = (), group: str | None = None
-) -> Step | None:
-    """The step that codes the covariates of ``confound-only``; None if there are none.
-
-    They are the columns that the user named, the age, sex and motion that the data have, and the sites, unless folds
-    are sites. The column that groups graphs is none of them.
-    """
-    from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
-
-    columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
-    chosen = tuple(c for c in columns if c != group and (c in named or is_usual_confound(c)))
-    use_sites = data.sites is not None and len(set(data.sites.tolist())) > 1 and not protocol.scheme.keeps_sites
-    if not chosen and not use_sites:
-        return None
-    return _step(COVARIATES, CovariateEncoder, {"use_sites": use_sites}, chosen)
 
 
 def _step(name: str, transformer: Any, parameters: Mapping[str, Any], columns: tuple[str, ...] = ()) -> Step:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._controls import add_control, covariates_step
 from isocapsnet._files import naming, set_aside
-from isocapsnet._methods import Method, add_control, covariates_step, keep_suitable, list_methods, list_steps
+from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs

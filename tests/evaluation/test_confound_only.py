@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 
 import isocapsnet as ic
-from isocapsnet._methods import covariates_step
+from isocapsnet._controls import covariates_step
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
 from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
@@ -127,16 +127,16 @@ class Oracle(ClassifierMixin, BaseEstimator):
 
 
 def test_a_method_that_is_not_better_than_covariates_is_said_not_to_be(tmp_path: Path) -> None:
-    methods = [("oracle", Oracle()), "constant"]
-    weak = ic.benchmark(make_study(300, edge_effect=2.0), methods, out=tmp_path / "weak", repeats=2, **FAST)
-    assert weak.verdicts["oracle"].startswith("above chance") and "confound-only" in weak.verdicts["oracle"]
+    methods = [("oracle", Oracle()), "confound-only[C=1.0]"]
+    weak = ic.benchmark(make_study(180, edge_effect=2.0), methods, out=tmp_path / "weak", repeats=1, **FAST)
+    assert weak.verdicts["oracle"].startswith("above chance, ") and "confound-only" in weak.verdicts["oracle"]
     rows = {row.method: row for row in weak.summary.rows}
-    assert list(rows["oracle"].not_better_than) == ["confound-only"] and not rows["oracle"].is_best
-    assert rows["confound-only"].verdict.startswith("above chance from Age")
+    assert list(rows["oracle"].not_better_than) == ["confound-only[C=1.0]"] and not rows["oracle"].is_best
+    assert rows["confound-only[C=1.0]"].verdict.startswith("above chance from Age")
     page = weak.report(tmp_path / "report.html").read_text()
-    assert "Not better than confound-only: oracle" in page
-    study = make_study(300, age_effect=0.0, edge_effect=4.0)
-    strong = ic.benchmark(study, methods, out=tmp_path / "strong", repeats=2, **FAST)
+    assert "Not better than confound-only[C=1.0]: oracle" in page
+    study = make_study(180, age_effect=0.0, edge_effect=4.0)
+    strong = ic.benchmark(study, methods, out=tmp_path / "strong", repeats=1, **FAST)
     rows = {row.method: row for row in strong.summary.rows}
     assert "better than confound-only" in rows["oracle"].verdict and not rows["oracle"].not_better_than
     assert "Not better than" not in strong.report(tmp_path / "report.html").read_text()
@@ -144,19 +144,19 @@ def test_a_method_that_is_not_better_than_covariates_is_said_not_to_be(tmp_path:
 
 def test_it_changes_no_test_of_the_other_methods(tmp_path: Path) -> None:
     data = make_study(edge_effect=1.0)
-    methods = ["linear", ("oracle", Oracle())]
+    methods = ["linear[C=1.0]", ("oracle", Oracle()), "constant"]
     with_control = ic.benchmark(data, methods, out=tmp_path, repeats=1, **FAST)
     without = ic.benchmark(data.replace(covariates=None, sites=None), methods, out=tmp_path / "b", repeats=1, **FAST)
-    labels = [("linear", "oracle")]
-    assert [(c.first, c.second) for c in with_control.summary.comparisons] == labels
-    assert [(c.first, c.second) for c in without.summary.comparisons] == labels
+    pairs = [[(c.first, c.second) for c in results.summary.comparisons] for results in (with_control, without)]
+    assert pairs[0] == pairs[1] and len(pairs[0]) == 3
+    assert any(row.covariates for row in with_control.summary.rows)
     assert not any(row.covariates for row in without.summary.rows)
 
 
 def test_it_is_absent_with_a_sentence_where_no_covariates_are_known(tmp_path: Path) -> None:
     data = make_study().replace(covariates=None)
-    results = ic.benchmark(data, "constant", protocol="leave-site-out", out=tmp_path, **FAST)
-    assert [row.method for row in results.summary.rows] == ["constant"]
+    results = ic.benchmark(data, "linear[C=1.0]", protocol="leave-site-out", out=tmp_path, **FAST)
+    assert [row.name for row in results.summary.rows] == ["linear"]
     assert any("no row confound-only" in sentence for sentence in results.remarks)
     assert "no row confound-only" in results.report(tmp_path / "report.html").read_text()
     with pytest.raises(InputError, match="covariates="):
@@ -173,7 +173,7 @@ def test_a_sweep_and_a_list_without_baselines_stay_as_they_are(tmp_path: Path) -
 
 def test_permutations_move_covariates_and_an_audit_of_nodes_leaves_it_out(tmp_path: Path) -> None:
     options = {"folds": 2, "repeats": 1, "out": tmp_path, **FAST}
-    results = ic.benchmark(make_study(60), "confound-only", permutations=19, audit="node-order", **options)
+    results = ic.benchmark(make_study(60), "confound-only[C=1.0]", permutations=19, audit="node-order", **options)
     [row] = results.summary.rows
     assert row.jobs == 2 * (1 + 19) and row.audit is None
     assert row.p_chance == pytest.approx(0.05)

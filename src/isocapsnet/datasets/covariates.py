@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.fields import is_missing
@@ -32,7 +32,7 @@ def is_usual_confound(column: str) -> bool:
     return any(lower & names and lower <= names | beside for names, beside in _USUAL)
 
 
-class CovariateEncoder(TransformerMixin, BaseEstimator):
+class CovariateEncoder(BaseEstimator):
     """Covariates as columns of numbers in which 0 is the average of the training subjects.
 
     Texts are one-hot coded, without the last level. A value that is missing, or a text that was not seen in training,
