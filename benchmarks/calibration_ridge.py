@@ -178,12 +178,24 @@ def worsen(cell: Cell, first: Folds, scores: Sequence[NDArray[np.float64]], by: 
     """The second method with as much noise in its scores as makes its mean ROC AUC lower by ``by``."""
     rng = np.random.default_rng(seed_from("calibration noise", cell.name, by))
     noise = [rng.normal(size=own.shape) * own.std(axis=1, keepdims=True) for own in scores]
-    target, low, high = mean_area(first) - by, 0.0, 4.0
-    for _ in range(12):
-        middle = (low + high) / 2
-        worse = by_dataset(cell, [own + middle * extra for own, extra in zip(scores, noise, strict=True)])
-        low, high = (middle, high) if mean_area(worse) > target else (low, middle)
-    return worse
+    labels, target = [cell.labels[test] for _, test in cell.splits()], mean_area(first) - by
+
+    def excess(amount: float) -> float:
+        parts = zip(labels, scores, noise, strict=True)
+        return float(np.mean([_areas(truth, own + amount * extra) for truth, own, extra in parts]) - target)
+
+    amount = optimize.brentq(excess, 0.0, 20.0, xtol=1e-3) if excess(0.0) > 0 else 0.0
+    return by_dataset(cell, [own + amount * extra for own, extra in zip(scores, noise, strict=True)])
+
+
+def _areas(labels: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ROC AUC of each dataset (n_datasets,), the mean over one-vs-rest beyond two classes."""
+    n_classes, areas = scores.shape[2], []
+    for column in [1] if n_classes == 2 else range(n_classes):
+        positive = labels == column
+        wins = _rank(scores[:, :, column])[:, positive].sum(axis=1) - positive.sum() * (positive.sum() + 1) / 2
+        areas.append(wins / (positive.sum() * (~positive).sum()))
+    return np.mean(areas, axis=0)
 
 
 def measure(first: Folds, second: Folds | None = None, truth: float | None = None) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def covariates_step(
 
 
 def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tuple[MethodSpec, ...]:
-    """The methods with ``confound-only`` beside the baselines, if there are covariates to give it."""
+    """The methods with ``confound-only`` beside the baselines, if there are covariates other than sites to give it."""
     labels = {method.label for method in methods}
-    if covariates is None or CONTROL in labels or not labels & set(BASELINES):
+    if covariates is None or not covariates.columns or CONTROL in labels or not labels & set(BASELINES):
         return methods
     return (*methods, make_method(CONTROL, {}))
 
@@ -43,10 +43,10 @@ def describe_control(plan: Plan) -> str | None:
     """What ``confound-only`` is given, or why there is no such row; None if there are no baselines."""
     if any(method.name == CONTROL for method in plan.methods):
         return f"{CONTROL} is a linear model on {list_some(plan.covariate_names, 6)}, without graphs."
-    if plan.covariates is not None or not any(method.name in BASELINES for method in plan.methods):
+    is_known = plan.covariates is not None and plan.covariates.columns
+    if is_known or not any(method.name in BASELINES for method in plan.methods):
         return None
-    folds = " apart from sites, which are the folds" if plan.sites is not None else ""
     return (
-        f"There is no row {CONTROL}: age, sex, motion or other covariates are not known{folds}. Name their columns as "
+        f"There is no row {CONTROL}: age, sex, motion or other covariates are not known. Name their columns as "
         "covariates to see what can be predicted without graphs."
     )
