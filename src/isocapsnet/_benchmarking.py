@@ -75,7 +75,8 @@ def benchmark(
         scikit-learn classifier with ``predict_proba`` that fits graphs ``(n_graphs, n_nodes, n_nodes)`` can be given,
         also one that is defined in a script or a notebook; ``(name, estimator)`` gives it a name. Its source and its
         parameters decide whether stored results are reused; if the source cannot be read, they are not. The estimator
-        is sent to the worker processes over a pipe and never written to a file.
+        is sent to the worker processes over a pipe and never written to a file. ``confound-only``, a linear model on
+        age, sex, motion and other covariates, is added beside ``linear`` and ``constant`` if the data have covariates.
     protocol : str
         "nested": repeated stratified cross-validation with tuning inside each training fold. "paper": the dataset's own
         folds and each method's defaults. "leave-site-out": each site is the test set once.
