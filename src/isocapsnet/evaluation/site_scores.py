@@ -107,8 +107,8 @@ def _summarise(method: Evidence) -> RandomEffects | None:
     folds = [fold for fold in method.areas.values() if fold.null_variance > 0]
     if not folds:
         return None
-    areas, sizes = [fold.area for fold in folds], np.array([fold.n_test for fold in folds])
+    areas = [fold.area for fold in folds]
     expected = float(np.clip(weighted_mean(areas, [fold.weight for fold in folds]), *_POSSIBLE))
-    variances = relative_variance(expected, sizes) * np.array([fold.null_variance for fold in folds])
+    variances = [relative_variance(expected, fold.n_test) * fold.null_variance for fold in folds]
     widening = 1 + float(np.sum([fold.n_test / fold.n_train for fold in folds]))
     return random_effects(areas, variances, widening=widening)
