@@ -162,8 +162,8 @@ def _make_results(
     """The results of one group of records; ``saved`` is what a ``results.json`` says about it."""
     dataset, _, preparation = json.loads(group)
     records, errors = collection.records.get(group, []), collection.errors.get(group, [])
-    summary = tabulate(records, errors, test)
     samples = copies.find(dataset)
+    summary = tabulate(records, errors, test, None if samples is None else samples.persons)
     data = None if samples is None else samples.data
     jobs = [item["job"] for item in [*records, *errors]]
     name = folders[0].resolve().name if len(folders) == 1 else dataset

@@ -111,3 +111,14 @@ def test_the_variance_of_an_area_is_that_of_exponential_scores() -> None:
 def test_the_variance_of_an_area_beyond_two_classes_and_below() -> None:
     assert auc_variance(0.5, [10, 10, 10]) == pytest.approx(31 / (12 * 10 * 20))
     assert np.isnan(auc_variance(0.5, [10, 0]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_copies_of_a_graph_count_once(n_classes: int) -> None:
+    """Each person twice, with the same score: the variance is that of the persons, not of twice as many."""
+    labels, scores = _fold(0, n_classes, 30, 6)
+    once, persons = FoldArea.of(labels, scores, 60), np.tile(np.arange(30), 2)
+    twice = FoldArea.of(np.tile(labels, 2), np.tile(scores, (2, 1)), 120, persons=persons)
+    assert twice.area == pytest.approx(once.area)
+    assert twice.null_variance == pytest.approx(once.null_variance, rel=0.05)
+    assert FoldArea.of(labels, scores, 60, persons=np.arange(30)).null_variance == pytest.approx(once.null_variance)

@@ -128,6 +128,16 @@ def test_methods_are_equivalent_where_the_90_percent_interval_lies_inside_the_ma
     assert (p_equivalent <= 0.05) == (mean - half >= -margin and mean + half <= margin)
 
 
+def test_two_perfect_methods_of_few_subjects_are_not_shown_to_be_equivalent() -> None:
+    """A perfect score on few test subjects is no certainty: neither that methods are alike nor that they differ."""
+    few, many = (_folds(0, 50.0, sizes=(n, n)) for n in (5, 60))
+    assert inference.difference(few, _folds(1, 50.0, sizes=(5, 5))).p_equivalent > 0.05
+    assert inference.difference(many, _folds(1, 50.0, sizes=(60, 60))).p_equivalent < 0.05
+    labels = np.array([0, 0, 1])
+    perfect, constant = FoldArea.of(labels, labels, 6), FoldArea.of(labels, np.zeros(3), 6)
+    assert inference.difference([perfect] * 2, [constant] * 2).p_value > 0.05
+
+
 def test_equal_predictions_do_not_differ_and_folds_without_an_area_are_left_out() -> None:
     folds = _folds(0, 0.5)
     same = inference.difference(folds, folds)
@@ -150,3 +160,13 @@ def test_the_interval_of_a_mean_is_its_formula_and_stays_inside_the_bounds() -> 
     assert np.isnan(inference.mean_interval([np.nan] * 3, variances, folds).mean)
     two = inference.mean_interval([0.6, np.nan, 0.8], variances, folds)
     assert two == inference.mean_interval([0.6, 0.8], [0.01, 0.03], [folds[0], folds[2]])
+
+
+def test_graphs_of_one_person_do_not_add_certainty_to_a_difference() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 15)
+    scores = rng.normal(size=(2, 30)) + labels
+    twice = {"n_train": 120, "persons": np.tile(np.arange(30), 2)}
+    once = inference.difference(*([FoldArea.of(labels, s, 60)] for s in scores))
+    copied = inference.difference(*([FoldArea.of(np.tile(labels, 2), np.tile(s, 2), **twice)] for s in scores))
+    assert copied.p_value == pytest.approx(once.p_value, rel=0.1)

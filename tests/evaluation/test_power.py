@@ -18,7 +18,9 @@ def test_the_variance_of_a_design_is_that_of_its_folds() -> None:
     assert DESIGN.variance(0.8) == pytest.approx(variance * relative_variance(0.8, 25))
     labels, rng = np.repeat([0, 1], [15, 10]), np.random.default_rng(0)
     folds = [FoldArea.of(labels, rng.random(25), 50) for _ in range(6)]
-    assert inference.variance_factors(folds) @ [fold.null_variance for fold in folds] == pytest.approx(variance)
+    assert inference.variance_factors([1] * 6, [0.5] * 6) @ [fold.null_variance for fold in folds] == pytest.approx(
+        variance
+    )
     uneven = Design([[15, 10], [5, 0], [4, 3]], [50, 60, 70], [25, 5, 7])
     w = np.array([25, 7]) / 32
     expected = np.array([auc_variance(0.5, [15, 10]), auc_variance(0.5, [4, 3])]) @ (w**2 + w * [25 / 50, 7 / 70])

@@ -35,10 +35,10 @@ def test_option(default: str | None) -> Callable[[Any], Any]:
     """``--test``, with the default of a command."""
     return click.option(
         "--test",
-        type=click.Choice(["corrected-z", "resampled-t"]),
         default=default,
         show_default=default or "as in the run",
-        help="How intervals and p-values are computed.",
+        metavar="NAME",
+        help="How intervals and p-values are computed: corrected-z or resampled-t.",
     )
 
 

@@ -30,19 +30,30 @@ class FoldArea:
     n_train: int
     #: The weight of the fold in means.
     weight: float = 1.0
+    #: The person of each test graph (n_test,) as a number, if people have several; ``null_variance`` includes this.
+    persons: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, labels: ArrayLike, probabilities: ArrayLike, n_train: int, weight: float = 1.0) -> Self:
+    def of(
+        cls,
+        labels: ArrayLike,
+        probabilities: ArrayLike,
+        n_train: int,
+        weight: float = 1.0,
+        persons: NDArray[np.int64] | None = None,
+    ) -> Self:
         """From classes (n_test,) and probabilities (n_test, n_classes), or scores (n_test,) of the class 1."""
         truth, scores = np.asarray(labels, dtype=np.int64), np.asarray(probabilities, dtype=np.float64)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        values = placements(truth, scores)
         return cls(
             roc_auc(truth, scores),
-            null_variance(truth, scores),
+            null_variance(truth, scores) * design_effect(values, truth, persons),
             truth.astype(np.min_scalar_type(scores.shape[1])),
-            placements(truth, scores),
+            values,
             n_train,
             weight,
+            persons,
         )
 
     @property
@@ -104,17 +115,36 @@ def placements(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) ->
     return total / len(columns)
 
 
-def relative_variance(area: float, n_test: int) -> float:
+def design_effect(
+    values: NDArray[np.float64], labels: NDArray[np.integer[Any]], persons: NDArray[np.int64] | None
+) -> float:
+    """The factor by which graphs of one person widen the variance of a sum over classes of means of ``values``.
+
+    Σ over persons of (Σ over their graphs of h)² / Σ over graphs of h², where h is the value (n_test,), centred in its
+    class and divided by the size of the class (Obuchowski, 1997). At least 1, and 1 if each graph is of a person of its
+    own (None).
+    """
+    if persons is None:
+        return 1.0
+    counts = np.maximum(np.bincount(labels), 1)
+    centred = (values - (np.bincount(labels, values) / counts)[labels]) / counts[labels]
+    total = float(np.sum(centred**2))
+    return max(1.0, float(np.sum(np.bincount(persons, centred) ** 2)) / total) if total > 0 else 1.0
+
+
+def relative_variance(area: float, n_test: ArrayLike) -> NDArray[np.float64]:
     """Variance of a ROC AUC whose expectation is ``area``, divided by its variance at 0.5.
 
     Hanley and McNeil (1982), averaged over which class is called positive (Newcombe, 2006), so that the number of
-    subjects is all that it depends on. 1 at 0.5, and 0 at 0 and 1.
+    subjects ``n_test`` (n_folds,) is all that it depends on. 1 at 0.5, and 0 at 0 and 1.
     """
-    one_above = area / (2 - area) + 2 * area**2 / (1 + area) - 2 * area**2
-    return (area * (1 - area) + (n_test / 2 - 1) * one_above) / (1 / 4 + (n_test / 2 - 1) / 6)
+    half = np.asarray(n_test) / 2 - 1
+    two_pairs = area / (2 - area) + 2 * area**2 / (1 + area) - 2 * area**2
+    relative: NDArray[np.float64] = (area * (1 - area) + half * two_pairs) / (1 / 4 + half / 6)
+    return relative
 
 
-def auc_variance(area: float, class_counts: Sequence[int]) -> float:
+def auc_variance(area: float, class_counts: Sequence[float]) -> float:
     """Variance of one test fold's ROC AUC when its expectation is ``area`` (Hanley and McNeil, 1982).
 
     ``class_counts`` are those of the fold; a fold of one class has no AUC and gives NaN. At 0.5 this is Mann and

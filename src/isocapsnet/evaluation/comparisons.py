@@ -84,8 +84,9 @@ def _compare(pairs: Sequence[Pair], procedure: Procedure) -> list[tuple[Differen
     for first, second in pairs:
         common = sorted(first.keys() & second.keys())
         differences.append(procedure.difference([first[i] for i in common], [second[i] for i in common]))
-    different, equivalent = ([d[i] for d in differences] for i in (1, 2))
-    return list(zip(differences, statistics.holm(different), statistics.holm(equivalent), strict=True))
+    p_values = statistics.holm([difference.p_value for difference in differences])
+    p_equivalent = statistics.holm([difference.p_equivalent for difference in differences])
+    return list(zip(differences, p_values, p_equivalent, strict=True))
 
 
 def compare_all(methods: Sequence[Evidence], procedure: Procedure) -> list[Comparison]:

@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isocapsnet.evaluation.areas import FoldArea
+from isocapsnet.evaluation.areas import FoldArea, design_effect
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.metrics import roc_auc, score, score_variances
 from isocapsnet.evaluation.naming import canonical_json
@@ -52,15 +53,21 @@ class Summary:
     versions: tuple[tuple[str, str], ...]
 
 
-def summarise(record: Mapping[str, Any]) -> Summary:
-    """The summary of a record."""
+def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = None) -> Summary:
+    """The summary of a record.
+
+    ``persons`` (n_graphs,) numbers the person of each graph of the dataset, if people have several.
+    """
     job = record["job"]
     labels, probabilities = np.asarray(record["labels"]), np.asarray(record["probabilities"])
     is_plain = not job["permutation"] and job["audit"] is None
     sites = record.get("sites")
     # The weight of the fold in means is its number of subjects if folds are sites, else 1.
     weight = 1 if sites is None else int(sites["n_subjects"])
-    area = None if job["permutation"] else FoldArea.of(labels, probabilities, record["n_train"], weight)
+    tested = None if persons is None else persons[record["test"]]
+    area = None if job["permutation"] else FoldArea.of(labels, probabilities, record["n_train"], weight, tested)
+    widening = 1.0 if area is None else design_effect(area.placements, area.labels, tested)
+    variances = score_variances(labels, probabilities) if is_plain else {}
     return Summary(
         method=identify(job),
         index=(job["repeat"], job["fold"]),
@@ -68,7 +75,7 @@ def summarise(record: Mapping[str, Any]) -> Summary:
         audit=job["audit"],
         key=record["key"],
         scores=score(labels, probabilities) if is_plain else {"roc_auc": roc_auc(labels, probabilities)},
-        variances=score_variances(labels, probabilities) if is_plain else {},
+        variances={name: variance * widening for name, variance in variances.items()},
         area=area,
         seconds=sum(record["seconds"].values()),
         ratio=len(record["test"]) / record["n_train"],

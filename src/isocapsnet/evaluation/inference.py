@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import FoldArea, relative_variance
+from isocapsnet.evaluation.areas import FoldArea, design_effect, relative_variance
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, weighted_mean
 
 #: Two methods whose ROC AUC differs by less than this are called equivalent.
@@ -36,11 +36,12 @@ class Difference(NamedTuple):
     p_equivalent: float
 
 
-def variance_factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:
+def variance_factors(weights: ArrayLike, test_over_train: ArrayLike) -> NDArray[np.float64]:
     """w_j² + w_j n_test_j / n_train_j (n_folds,), by which the variance of each fold enters that of the mean."""
-    weights = np.array([fold.weight for fold in folds], dtype=np.float64)
-    weights /= weights.sum()
-    return weights**2 + weights * np.array([fold.n_test / fold.n_train for fold in folds])
+    shares = np.asarray(weights, dtype=np.float64)
+    shares = shares / shares.sum()
+    factors: NDArray[np.float64] = shares**2 + shares * np.asarray(test_over_train)
+    return factors
 
 
 def above_chance(folds: Sequence[FoldArea]) -> float:
@@ -53,7 +54,7 @@ def above_chance(folds: Sequence[FoldArea]) -> float:
     scored = _scored(folds)
     if not scored:
         return 1.0
-    variance = variance_factors(scored) @ [fold.null_variance for fold in scored]
+    variance = _factors(scored) @ [fold.null_variance for fold in scored]
     excess = _mean(scored, [fold.area for fold in scored]) - CHANCE
     return float(stats.norm.sf(excess / np.sqrt(variance))) if variance > 0 else 1.0
 
@@ -69,7 +70,7 @@ def area_interval(folds: Sequence[FoldArea]) -> Interval:
     if not scored:
         return Interval(*[float("nan")] * 3)
     mean = _mean(scored, [fold.area for fold in scored])
-    null = variance_factors(scored) * [fold.null_variance for fold in scored]
+    null = _factors(scored) * [fold.null_variance for fold in scored]
     if not null.any():
         return Interval(mean, mean, mean)
     sizes = np.array([fold.n_test for fold in scored])
@@ -97,7 +98,7 @@ def mean_interval(
         return Interval(*[float("nan")] * 3)
     scored = [fold for fold, is_defined in zip(folds, defined, strict=True) if is_defined]
     mean = _mean(scored, values[defined])
-    half = stats.norm.isf(LEVEL / 2) * np.sqrt(variance_factors(scored) @ spread[defined])
+    half = stats.norm.isf(LEVEL / 2) * np.sqrt(_factors(scored) @ spread[defined])
     return Interval(mean, float(np.maximum(mean - half, bounds[0])), float(np.minimum(mean + half, bounds[1])))
 
 
@@ -106,7 +107,8 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
 
     The variance v_j is that of DeLong, DeLong and Clarke-Pearson (1988) for the paired difference, Σ_k S_k / n_jk over
     classes k. S_k, the variance of the subjects' differences of placements in class k, is pooled over folds, so that
-    folds with a single subject of a class can be used.
+    folds with a single subject of a class can be used. It is at least 1 / (4 n_k), as if the placements of one of the
+    n_k subjects of the class differed by one half: otherwise methods that are both perfect would differ by 0 for sure.
 
     "They are equal" is tested two-sided. "They differ by ``margin`` or more" is tested by two one-sided tests, of which
     the larger p-value is returned (Schuirmann, 1987).
@@ -116,30 +118,32 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
         return Difference(Interval(*[float("nan")] * 3), 1.0, 1.0)
     folds = [a for a, _ in pairs]
     mean = _mean(folds, [a.area - b.area for a, b in pairs])
-    error = float(np.sqrt(variance_factors(folds) @ _paired_variances(pairs)))
+    error = float(np.sqrt(_factors(folds) @ _paired_variances(pairs)))
     half = float(stats.norm.isf(LEVEL / 2)) * error
     interval = Interval(mean, max(mean - half, -1.0), min(mean + half, 1.0))
-    if not error:
-        return Difference(interval, float(mean == 0), float(abs(mean) >= margin))
     p_value = 2 * stats.norm.sf(abs(mean) / error)
     return Difference(interval, float(p_value), float(stats.norm.sf((margin - abs(mean)) / error)))
 
 
 def _paired_variances(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> NDArray[np.float64]:
     """The variance of each fold's difference in area (n_folds,)."""
-    squares: dict[int, float] = {}
-    freedom: dict[int, int] = {}
-    counts = []
-    for a, b in pairs:
+    n_classes = max(int(a.labels.max()) for a, _ in pairs) + 1
+    counts, squares = np.zeros((2, len(pairs), n_classes))
+    for fold, (a, b) in enumerate(pairs):
         differences = a.placements - b.placements
-        present = np.unique(a.labels).tolist()
-        for label in present:
-            inside = differences[a.labels == label]
-            squares[label] = squares.get(label, 0.0) + float(np.sum((inside - inside.mean()) ** 2))
-            freedom[label] = freedom.get(label, 0) + len(inside) - 1
-        counts.append({label: int(np.sum(a.labels == label)) for label in present})
-    spread = {label: squares[label] / max(freedom[label], 1) for label in squares}
-    return np.array([sum(spread[label] / n for label, n in fold.items()) for fold in counts])
+        counts[fold] = np.bincount(a.labels, minlength=n_classes)
+        means = np.bincount(a.labels, differences, n_classes) / np.maximum(counts[fold], 1)
+        squares[fold] = np.bincount(a.labels, (differences - means[a.labels]) ** 2, n_classes)
+    # Each repeat of the cross-validation tests all subjects once.
+    repeats = max(1.0, counts.sum() / np.mean([a.n_test + a.n_train for a, _ in pairs]))
+    least = 0.25 * repeats / np.maximum(counts.sum(axis=0), 1)
+    spread = np.maximum(squares.sum(axis=0) / np.maximum((counts - (counts > 0)).sum(axis=0), 1), least)
+    variances: NDArray[np.float64] = np.divide(spread, counts, out=np.zeros_like(counts), where=counts > 0).sum(axis=1)
+    return variances * [design_effect(a.placements - b.placements, a.labels, a.persons) for a, b in pairs]
+
+
+def _factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:
+    return variance_factors([fold.weight for fold in folds], [fold.n_test / fold.n_train for fold in folds])
 
 
 def _mean(folds: Sequence[FoldArea], values: ArrayLike) -> float:

@@ -115,9 +115,13 @@ class Plan:
         samples = self.source.load()
         # A fold of one class has no ROC AUC.
         splits = [split for split in self.folds if len(np.unique(samples.labels[split.test])) > 1] or self.folds
-        counts = [[int(np.sum(samples.labels[split.test] == label)) for label in samples.classes] for split in splits]
+        counts = [
+            [count_subjects(samples, split.test[samples.labels[split.test] == label]) for label in samples.classes]
+            for split in splits
+        ]
         weights = [count_subjects(samples, split.test) if split.sites else 1 for split in splits]
-        design = Design(counts, [len(split.train) for split in splits], weights).repeated(self.repeats)
+        n_train = [count_subjects(samples, split.train) for split in splits]
+        design = Design(counts, n_train, weights).repeated(self.repeats)
         tested = [method for method in self.methods if method.name != CONSTANT and method.input != COVARIATES]
         return TESTS[self.test].power(design, len(tested))
 

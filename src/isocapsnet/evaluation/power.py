@@ -10,7 +10,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from isocapsnet.evaluation.areas import auc_variance, relative_variance
-from isocapsnet.evaluation.inference import MARGIN
+from isocapsnet.evaluation.inference import MARGIN, variance_factors
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, POWER
 
 #: Two methods are taken to have areas that correlate by this.
@@ -48,13 +48,13 @@ class Design:
 
     def variance(self, area: float = CHANCE) -> float:
         """Variance of the mean ROC AUC if its expectation is ``area``; NaN if no fold has two classes."""
-        total = share = 0.0
-        for counts, n_train, weight in zip(self.counts, self.n_train, self.weights, strict=True):
-            null, n_test = auc_variance(CHANCE, counts), float(np.sum(counts))
-            if not np.isnan(null):
-                total += null * relative_variance(area, n_test) * np.array([weight**2, weight * n_test / n_train])
-                share += weight
-        return float(total @ [1 / share**2, 1 / share]) if share else float("nan")
+        null = np.array([auc_variance(CHANCE, counts) for counts in self.counts])
+        is_scored = ~np.isnan(null)
+        if not is_scored.any():
+            return float("nan")
+        n_test, n_train = np.sum(self.counts, axis=1)[is_scored], np.asarray(self.n_train)[is_scored]
+        variances = null[is_scored] * relative_variance(area, n_test)
+        return float(variances @ variance_factors(np.asarray(self.weights)[is_scored], n_test / n_train))
 
     def repeated(self, times: int) -> "Design":
         """The same folds ``times`` times."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet.evaluation import comparisons
@@ -93,10 +94,16 @@ class ResultsTable:
 
 
 def tabulate(
-    records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = (), test: str = DEFAULT_TEST
+    records: Iterable[Mapping[str, Any]],
+    errors: Iterable[Mapping[str, Any]] = (),
+    test: str = DEFAULT_TEST,
+    persons: NDArray[np.int64] | None = None,
 ) -> ResultsTable:
-    """The table of records that share a dataset, a protocol and a preparation; ``errors`` are of failed jobs."""
-    return tabulate_summaries(map(summarise, records), errors, test)
+    """The table of records that share a dataset, a protocol and a preparation; ``errors`` are of failed jobs.
+
+    ``persons`` (n_graphs,) numbers the person of each graph of the dataset, if people have several.
+    """
+    return tabulate_summaries((summarise(record, persons) for record in records), errors, test)
 
 
 def tabulate_summaries(

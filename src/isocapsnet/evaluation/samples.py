@@ -65,6 +65,14 @@ class Samples:
         persons = self.subjects[self.labelled]
         return self.subjects if len(np.unique(persons)) < len(persons) else None
 
+    @cached_property
+    def persons(self) -> NDArray[np.int64] | None:
+        """``groups`` as numbers ``(n_graphs,)``, or None."""
+        if self.groups is None:
+            return None
+        numbers: NDArray[np.int64] = np.unique(self.groups.astype(str), return_inverse=True)[1].astype(np.int64)
+        return numbers
+
 
 #: The data that this process used last. One dataset at a time may be all that fits into memory.
 _LOADED: dict[tuple[Any, ...], Samples] = {}

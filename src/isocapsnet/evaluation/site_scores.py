@@ -109,6 +109,6 @@ def _summarise(method: Evidence) -> RandomEffects | None:
         return None
     areas = [fold.area for fold in folds]
     expected = float(np.clip(weighted_mean(areas, [fold.weight for fold in folds]), *_POSSIBLE))
-    variances = [relative_variance(expected, fold.n_test) * fold.null_variance for fold in folds]
+    variances = relative_variance(expected, [f.n_test for f in folds]) * [f.null_variance for f in folds]
     widening = 1 + float(np.sum([fold.n_test / fold.n_train for fold in folds]))
     return random_effects(areas, variances, widening=widening)

@@ -21,13 +21,13 @@ class Execution:
 
     def __init__(self, plan: Plan, folder: Path, *, retry_failed: bool = True) -> None:
         self.store = Store(folder)
-        self._test = plan.test
+        self._test, self._persons = plan.test, plan.source.load().persons
         #: All tasks of the plan.
         self.tasks = plan.tasks(folder)
         self._summaries: dict[str, Summary] = {}
         for task in self.tasks:
             if (record := load_finished(task, self.store)) is not None:
-                self._summaries[task.job.key] = summarise(record)
+                self._summaries[task.job.key] = summarise(record, self._persons)
         remaining = [task for task in self.tasks if task.job.key not in self._summaries]
         errors = {task.job.key: self.store.load_error(task.job) for task in remaining}
         self._errors: dict[str, Record] = {key: error for key, error in errors.items() if error is not None}
@@ -58,7 +58,7 @@ class Execution:
         def keep(outcome: Outcome) -> None:
             self._errors.pop(outcome.job.key, None)
             if outcome.record is not None:
-                self._summaries[outcome.job.key] = summarise(outcome.record)
+                self._summaries[outcome.job.key] = summarise(outcome.record, self._persons)
             else:
                 self._errors[outcome.job.key] = {"job": outcome.job.to_json(), "reason": outcome.error}
             on_outcome(outcome)
