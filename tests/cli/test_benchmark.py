@@ -385,7 +385,8 @@ def test_a_run_that_can_show_nothing_says_so_beforehand(tmp_path: Path) -> None:
         "benchmark", tmp_path / "six.npz", "--methods", "constant", "--repeats", 1, "--jobs", 0, "--out", tmp_path
     )
     assert "perfect ROC AUC" in output
-    assert "difference" not in output
+    assert "and a difference" not in output
+    assert "80 % power needs about" in output
 
 
 def test_unknown_data_are_refused(tmp_path: Path) -> None:
