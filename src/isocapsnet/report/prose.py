@@ -151,11 +151,13 @@ def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
 
 def multiplicity_text(content: Content) -> str:
     """Which tests are adjusted together, how, and why adjusted p-values can be equal."""
-    n_tested = sum(row.p_chance < 1 for row in content.table.rows)
+    n_tested = sum(row.p_chance < 1 and not row.covariates for row in content.table.rows)
+    controls = [row.method for row in content.table.rows if row.covariates and row.scores]
     has_reference = any(row.method == REFERENCE and row.scores for row in content.table.rows)
     families = [f"the {n_tested} tests against chance"] if n_tested else []
     families += [f"the {len(content.table.comparisons)} pairs of methods"] if content.table.comparisons else []
     families += [f"the comparisons with {REFERENCE} that verdicts are about"] if has_reference else []
+    families += [f"the comparisons with {control}" for control in controls]
     if not families:
         return ""
     return (
