@@ -11,8 +11,10 @@ all of them. A part that is interrupted continues where it stopped, and more ``-
 """
 
 import argparse
+import inspect
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,9 @@ from calibration_page import write_page
 from calibration_ridge import CELLS, N_EFFECT, N_NULL, Cell, simulate_ridge
 from isocapsnet import InputError
 from isocapsnet._files import write_whole
+from isocapsnet.evaluation import areas, inference, resampled
 from isocapsnet.evaluation.areas import FoldArea
-from isocapsnet.evaluation.naming import seed_from
+from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.models import MODELS
 
@@ -39,11 +42,11 @@ NAMED = {
     "ten folds": Cell(60, 0.5, 2, "1 x 10"),
     "three classes": Cell(90, 0.33, 3, "1 x 3"),
 }
-#: Method to its parameters. Networks train for few epochs, so that a cell takes minutes.
+#: Method to its parameters. Networks train for few epochs, and without calibration, which does not change ranks.
 METHODS: dict[str, dict[str, Any]] = {
     "linear": {},
-    "gin": {"max_epochs": 5, "device": "cpu"},
-    "isocapsnet": {"max_epochs": 3, "device": "cpu"},
+    "gin": {"max_epochs": 5, "calibrate": False, "device": "cpu"},
+    "isocapsnet": {"max_epochs": 3, "calibrate": False, "device": "cpu"},
 }
 #: Another method without tuning, which is as good as any where there is nothing to find.
 OTHER = {"C": 0.01}
@@ -67,7 +70,9 @@ def test_method(cell: Cell, name: str, dataset: int) -> dict[str, dict[str, floa
     for index, (train, test) in enumerate(cell.splits()):
         for own, model, parameters in ((folds[0], MODELS[name], METHODS[name]), (folds[1], MODELS["linear"], OTHER)):
             seed = seed_from("calibration fit", name, cell.name, dataset, index)
-            fitted = model(**parameters, random_state=seed).fit(graphs[train], labels[train])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a network that learned nothing says so
+                fitted = model(**parameters, random_state=seed).fit(graphs[train], labels[train])
             own.append(FoldArea.of(labels[test], fitted.predict_proba(graphs[test]), len(train)))
     result = {}
     for test_name, test in TESTS.items():
@@ -95,22 +100,27 @@ def save(name: str, content: dict[str, Any]) -> None:
     write_whole(FOLDER / f"{name}.json", json.dumps(content, indent=0).encode())
 
 
-def run_ridge(n_null: int, n_effect: int) -> Iterator[str]:
-    """Compute the cells that are missing; what was done, one by one."""
-    content = read("ridge")
+def tests_digest() -> str:
+    """Changes with the source of the tests, so that figures of earlier ones are computed again."""
+    return digest_of([inspect.getsource(module) for module in (areas, inference, resampled)])[:12]
+
+
+def run_ridge(n_null: int, n_effect: int, keep: bool) -> Iterator[str]:
+    """Compute the cells that are missing or (unless ``keep``) of earlier tests; what was done, one by one."""
+    content, tests = read("ridge"), tests_digest()
     for cell in CELLS:
-        if cell.name in content:
+        if cell.name in content and (keep or content[cell.name].get("tests") == tests):
             continue
         start = time.perf_counter()
         try:
             cell.splits()
         except InputError as reason:
-            content[cell.name] = vars(cell) | {"refused": str(reason)}
+            content[cell.name] = vars(cell) | {"tests": tests, "refused": str(reason)}
         else:
-            divisor = max(1, cell.n_subjects // 100)  # large ones take longest
+            divisor = 4 * (cell.n_classes - 1) if cell.n_subjects >= 400 else 1  # these take longest
             figures = simulate_ridge(cell, n_null // divisor, n_effect // divisor)
             smallest = min(np.bincount(cell.labels[test]).min() for _, test in cell.splits())
-            content[cell.name] = vars(cell) | {"smallest": int(smallest), "figures": figures}
+            content[cell.name] = vars(cell) | {"tests": tests, "smallest": int(smallest), "figures": figures}
             content[cell.name]["seconds"] = time.perf_counter() - start
         save("ridge", content)
         yield f"{cell.name}: {time.perf_counter() - start:.0f} s"
@@ -138,18 +148,19 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=["ridge", *METHODS, "page"])
     parser.add_argument("--datasets", type=int, help=f"null datasets per cell (ridge: {N_NULL}, linear: 500, else 100)")
     parser.add_argument("--effects", type=int, default=N_EFFECT, help="datasets with an effect per cell, for ridge")
+    parser.add_argument("--keep", action="store_true", help="keep the figures of earlier versions of the tests")
     parser.add_argument("--minutes", type=float, default=np.inf, help="stop a method after this time")
     arguments = parser.parse_args()
     for part in arguments.parts:
         steps: Iterator[str] = iter(())
         if part == "ridge":
-            steps = run_ridge(arguments.datasets or N_NULL, arguments.effects)
+            steps = run_ridge(arguments.datasets or N_NULL, arguments.effects, arguments.keep)
         elif part in METHODS:
             n_datasets = arguments.datasets or (500 if part == "linear" else 100)
             steps = run_method(part, n_datasets, 60 * arguments.minutes)
         for step in steps:
             print(step, flush=True)
-    write_page(FOLDER)
+    write_page(FOLDER, tests_digest())
 
 
 if __name__ == "__main__":

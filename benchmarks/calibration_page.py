@@ -47,14 +47,19 @@ datasets. Of {n_cells} cells the protocol refuses {n_refused}.
 """
 
 
-def write_page(folder: Path) -> None:
-    """Write ``calibration.md`` beside the folder of figures."""
+def write_page(folder: Path, tests: str) -> None:
+    """Write ``calibration.md`` beside the folder of figures; ``tests`` is the digest of the present tests."""
     parts = [HEAD]
     ridge = _read(folder, "ridge")
     if ridge:
         cells = {name: row for name, row in ridge.items() if "figures" in row}
         refused = {name: row["refused"] for name, row in ridge.items() if "refused" in row}
         parts.append(RIDGE.format(n_cells=len(ridge), n_refused=len(refused)))
+        if n_earlier := sum(row.get("tests") != tests for row in cells.values()):
+            parts.append(
+                f"The figures of {n_earlier} of {len(cells)} cells are of an earlier version of the tests; the first "
+                "command above computes them again.\n"
+            )
         parts += [_levels(cells), _coverage(cells), _gain(cells), _all_levels(cells), _all_powers(cells)]
         parts.append("### Cells that the protocol refuses\n\n" + "\n".join(f"- {n}: {r}" for n, r in refused.items()))
     methods = {name: _read(folder, name) for name in ("linear", "gin", "isocapsnet")}
