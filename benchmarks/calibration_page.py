@@ -60,7 +60,7 @@ def write_page(folder: Path, tests: str) -> None:
                 f"The figures of {n_earlier} of {len(cells)} cells are of an earlier version of the tests; the first "
                 "command above computes them again.\n"
             )
-        parts += [_levels(cells), _coverage(cells), _gain(cells), _all_levels(cells), _all_powers(cells)]
+        parts += [show(cells) for show in (_findings, _levels, _coverage, _gain, _all_levels, _all_powers)]
         parts.append("### Cells that the protocol refuses\n\n" + "\n".join(f"- {n}: {r}" for n, r in refused.items()))
     methods = {name: _read(folder, name) for name in ("linear", "gin", "isocapsnet")}
     if any(methods.values()):
@@ -131,15 +131,8 @@ def _levels(cells: Mapping[str, Row]) -> str:
                     *(f"{_share(counts[worst])} ({worst})", str(sum(map(is_exceeded, counts.values())))),
                 ]
             )
-    columns = [
-        "false claim",
-        "test",
-        "all cells",
-        f"test folds with {ENOUGH} or more of each class",
-        "highest",
-        "cells above .05 by the 99 % bound",
-    ]
-    return "### False claims\n\n" + _table(columns, rows)
+    head = f"false claim|test|all cells|test folds with {ENOUGH} or more of each class|highest|cells above .05"
+    return "### False claims\n\n" + _table(head.split("|"), rows)
 
 
 def _coverage(cells: Mapping[str, Row]) -> str:
@@ -150,26 +143,18 @@ def _coverage(cells: Mapping[str, Row]) -> str:
             figures = [row["figures"][area] for row in cells.values()]
             shares = [figure[test]["covered"] / figure["n"] for figure in figures]
             true = [figure["area"] for figure in figures]
-            outside = sum(not 0.92 <= share <= 0.99 for share in shares)
+            low, high = sum(share < 0.92 for share in shares), sum(share > 0.99 for share in shares)
             points = sum(figure[test]["points"] for figure in figures)
             rows.append(
                 [
                     *(area, f"{min(true):.2f} to {max(true):.2f}", test, f"{np.mean(shares):.3f}"),
-                    *(f"{min(shares):.3f} to {max(shares):.3f}", str(outside)),
+                    *(f"{min(shares):.3f} to {max(shares):.3f}", str(low), str(high)),
                     *(f"{np.mean([figure[test]['width'] for figure in figures]):.2f}", str(points)),
                 ]
             )
-    columns = [
-        "ROC AUC chosen (1 x 3)",
-        "ROC AUC of the cells",
-        "test",
-        "mean coverage",
-        "over cells",
-        "cells outside .92 to .99",
-        "mean width",
-        "intervals without width",
-    ]
-    return "### Coverage of 95 % intervals\n\n" + _table(columns, rows)
+    head = "ROC AUC chosen (1 x 3)|ROC AUC of the cells|test|mean coverage|over cells|cells below .92|cells above .99|"
+    head += "mean width|intervals without width"
+    return "### Coverage of 95 % intervals\n\n" + _table(head.split("|"), rows)
 
 
 def _gain(cells: Mapping[str, Row]) -> str:
@@ -182,20 +167,58 @@ def _gain(cells: Mapping[str, Row]) -> str:
             name: not any(is_exceeded(_count(row, s, c, OLD)) for s, c in FALSE.values() if c == claim)
             for name, row in cells.items()
         }
-        for where, names in (
-            ("all", list(cells)),
-            ("where the old test holds its level", [n for n in cells if holds[n]]),
-        ):
+        held = [name for name in cells if holds[name]]
+        for where, names in (("all", list(cells)), ("where the old test holds its level", held)):
             counts = {test: [_count(cells[n], scenario, claim, test) for n in names] for test in (NEW, OLD)}
-            gains = [a[0] / a[1] - b[0] / b[1] for a, b in zip(counts[NEW], counts[OLD], strict=True)]
+            gains = [_gain_of(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True)]
+            clearly = sum(_is_clearly_less(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True))
             rows.append(
                 [
                     *(title, f"{where} ({len(names)})", f"{_pooled(counts[OLD]):.3f}", f"{_pooled(counts[NEW]):.3f}"),
-                    *(f"{min(gains):+.3f}", f"{max(gains):+.3f}", str(sum(gain < 0 for gain in gains))),
+                    *(f"{min(gains):+.3f}", f"{max(gains):+.3f}", str(sum(gain < 0 for gain in gains)), str(clearly)),
                 ]
             )
-    columns = ["true claim", "cells", OLD, NEW, "smallest gain", "largest gain", "cells with less power"]
-    return "### Power\n\n" + _table(columns, rows)
+    head = f"true claim|cells|{OLD}|{NEW}|smallest gain|largest gain|cells with less power|clearly less"
+    note = "Clearly less: by more than two standard errors of the difference of two independent shares.\n"
+    return "### Power\n\n" + _table(head.split("|"), rows) + "\n" + note
+
+
+def _gain_of(new: Count, old: Count) -> float:
+    return new[0] / new[1] - old[0] / old[1]
+
+
+def _is_clearly_less(new: Count, old: Count) -> bool:
+    variance = sum(k / n * (1 - k / n) / n for k, n in (new, old))
+    return _gain_of(new, old) < -2 * float(np.sqrt(variance))
+
+
+def _findings(cells: Mapping[str, Row]) -> str:
+    """What the tables below show, in sentences."""
+    lines = []
+    for title, (scenario, claim) in FALSE.items():
+        counts = [_count(row, scenario, claim, NEW) for row in cells.values()]
+        n_over = sum(map(is_exceeded, counts))
+        lines.append(
+            f'False "{title}": {_pooled(counts):.3f} of all datasets; above .05 in {n_over} of {len(cells)} cells.'
+        )
+    shares = [row["figures"][a][NEW]["covered"] / row["figures"][a]["n"] for row in cells.values() for a in _AREAS]
+    lines.append(
+        f"Coverage is below .92 in {sum(share < 0.92 for share in shares)} and above .99 (wider than needed) in "
+        f"{sum(share > 0.99 for share in shares)} of {len(shares)} cells and areas."
+    )
+    for title, (scenario, claim) in TRUE.items():
+        counts = [[_count(row, scenario, claim, test) for row in cells.values()] for test in (NEW, OLD)]
+        if claim == "equivalent":
+            largest = max(row["n_subjects"] for row in cells.values())
+            some = [_count(row, scenario, claim, NEW) for row in cells.values() if row["n_subjects"] == largest]
+            lines.append(f'True "{title}" is said in {_pooled(some):.3f} of the datasets of {largest} subjects.')
+        else:
+            n_less = sum(_is_clearly_less(*pair) for pair in zip(*counts, strict=True))
+            lines.append(
+                f'True "{title}": {_pooled(counts[0]):.3f} of all datasets ({OLD}: {_pooled(counts[1]):.3f}); clearly '
+                f"less often than by {OLD} in {n_less} of {len(cells)} cells."
+            )
+    return "### What it shows\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
 
 
 def _by_cell(

@@ -69,11 +69,13 @@ def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
       isocapsnet compare results --test resampled-t
     """
     import isocapsnet
-    from isocapsnet.cli._display import escape, make_console, results_table
+    from isocapsnet.cli._display import escape, make_console, results_table, sites_table
 
     console = make_console()
     for results in isocapsnet.compare(*folders, out=out, test=test):
         console.print(results_table(results, escape(results.title), console.width))
+        if (by_site := sites_table(results)) is not None:
+            console.print(by_site)
     if out is not None:
         console.print(f"Merged: {escape(str(out))}")
 
