@@ -189,3 +189,26 @@ def test_the_command_line_takes_it_by_name_with_named_covariates(tmp_path: Path)
     assert shown.exit_code == 0, shown.output
     [row] = ic.open_results(out).summary.rows
     assert row.method == "confound-only[C=1.0]" and set(row.covariates) == {"iq", "Age", "site"}
+
+
+class NearestAge(ClassifierMixin, BaseEstimator):
+    """A control of a user: its first column against its mean in each class."""
+
+    input = "covariates"
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "NearestAge":
+        self.classes_ = np.unique(y)
+        self.means_ = np.array([X[y == label, 0].mean() for label in self.classes_])
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        nearness = np.exp(-np.abs(X[:, :1] - self.means_))
+        return nearness / nearness.sum(axis=1, keepdims=True)
+
+
+def test_a_class_can_declare_that_it_is_given_covariates(tmp_path: Path) -> None:
+    methods = [NearestAge, ("oracle", Oracle())]
+    results = ic.benchmark(make_study(60), methods, folds=2, repeats=1, out=tmp_path, **FAST)
+    rows = {row.method: row for row in results.summary.rows}
+    assert rows["NearestAge"].metrics["roc_auc"].mean > 0.9 and list(rows["NearestAge"].covariates)
+    assert list(rows["oracle"].not_better_than) == ["NearestAge"]
