@@ -94,8 +94,8 @@ def describe_protocol(results: Results) -> str:
 
 def _caption(results: Results) -> str:
     notes = [
-        f"95 % intervals and tests ({results.summary.test}) corrected for shared training subjects (Nadeau-Bengio), "
-        "p-values for several methods (Holm)."
+        f"95 % intervals and tests ({results.summary.test}) are corrected for shared training subjects "
+        "(Nadeau-Bengio), p-values for several methods (Holm)."
     ]
     if any(row.is_best for row in results.summary.rows):
         notes.append("* better than every other method.")

@@ -143,7 +143,7 @@ def describe_needed(detectable: Mapping[str, float | None]) -> str | None:
     }
     numbers = {name: detectable.get(name) for name in effects}
     words = [f"{n:,.0f} subjects {effects[name]}" for name, n in numbers.items() if n is not None and n == n]
-    return f"80 % power needs about {', '.join(words)}." if words else None
+    return f"80 % power needs about {'; '.join(words)}." if words else None
 
 
 def _error(design: Design) -> float:
