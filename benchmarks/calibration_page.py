@@ -259,19 +259,16 @@ networks; the number that was run stands in each row.
 def _methods(methods: Mapping[str, Mapping[str, Row]]) -> str:
     rows = []
     for method, cells in methods.items():
-        for title, row in cells.items():
-            datasets = row["datasets"]
-            if not datasets:
-                continue
-            shares = []
-            for claim in ("above_chance", "different"):
-                shares += [
-                    _share((sum(dataset[test][claim] <= LEVEL for dataset in datasets), len(datasets)))
-                    for test in (NEW, OLD)
-                ]
+        by_cell = {f"{title}: {row['name']}": row["datasets"] for title, row in cells.items() if row["datasets"]}
+        by_cell["all together"] = [dataset for datasets in by_cell.values() for dataset in datasets]
+        for title, datasets in by_cell.items():
+            shares = [
+                _share((sum(dataset[test][claim] <= LEVEL for dataset in datasets), len(datasets)))
+                for claim in ("above_chance", "different")
+                for test in (NEW, OLD)
+            ]
             covered = [1 - np.mean([dataset[test]["uncovered"] for dataset in datasets]) for test in (NEW, OLD)]
-            cell = f"{title}: {row['name']}"
-            rows.append([method, cell, str(len(datasets)), *shares, *(f"{share:.3f}" for share in covered)])
+            rows.append([method, title, str(len(datasets)), *shares, *(f"{share:.3f}" for share in covered)])
     columns = ["method", "cell", "datasets"]
     columns += [f"false {claim}, {test}" for claim in ('"above chance"', '"different"') for test in (NEW, OLD)]
     columns += [f"coverage of 0.5, {test}" for test in (NEW, OLD)]
