@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._controls import describe_control
 from isocapsnet._files import write_whole
 from isocapsnet._format import seconds
 from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
@@ -16,6 +17,7 @@ from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.reading import as_names
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.runner import Outcome
 from isocapsnet.evaluation.engine.worker import Limits
@@ -73,7 +75,8 @@ def benchmark(
         scikit-learn classifier with ``predict_proba`` that fits graphs ``(n_graphs, n_nodes, n_nodes)`` can be given,
         also one that is defined in a script or a notebook; ``(name, estimator)`` gives it a name. Its source and its
         parameters decide whether stored results are reused; if the source cannot be read, they are not. The estimator
-        is sent to the worker processes over a pipe and never written to a file.
+        is sent to the worker processes over a pipe and never written to a file. ``confound-only``, a linear model on
+        age, sex, motion and other covariates, is added beside ``linear`` and ``constant`` if the data have covariates.
     protocol : str
         "nested": repeated stratified cross-validation with tuning inside each training fold. "paper": the dataset's own
         folds and each method's defaults. "leave-site-out": each site is the test set once.
@@ -149,11 +152,12 @@ def benchmark(
     options.check()
     graphs = open_for_benchmark(data, options, reading)
     console.print(escape(repr(graphs)), highlight=False)
-    plan = make_plan(graphs, methods, options, is_embedded=data is None)
+    named = as_names(reading.get("covariates") or ())
+    plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)
     if plan.sites is not None:
         console.print(escape(plan.sites.sentence), soft_wrap=True)
-    for sentence in _describe_power(plan):
-        console.print(sentence)
+    for sentence in filter(None, [describe_control(plan), *_describe_power(plan)]):
+        console.print(escape(sentence), soft_wrap=True)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
     console.print(_describe_jobs(execution, options))
@@ -236,6 +240,7 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
         "preparation": [step.identity() for step in plan.preparation],
         "search_spaces": {method.label: method.space for method in plan.methods if protocol.is_tuned},
         "data": {"digest": plan.source.digest, **file},
+        "confounds": describe_control(plan) or "",
         "detectable": plan.detectable,
     }
 

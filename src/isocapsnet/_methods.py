@@ -66,25 +66,25 @@ def parse_value(text: str) -> Any:
 
 
 def find_class(name: str) -> Any:
-    """The class of a method by its name: one of MODELS, or one that another package registered."""
-    from isocapsnet.models import MODELS
+    """The class of a method by its name: one of MODELS or CONTROLS, or one that another package registered."""
+    from isocapsnet.models import CONTROLS, MODELS
 
-    if name in MODELS:
-        return MODELS[name]
+    if name in MODELS or name in CONTROLS:
+        return MODELS.get(name) or CONTROLS[name]
     plugins = load_plugins()
     if name not in plugins:
-        raise InputError(f"There is no method {name!r}; choose from {', '.join([*MODELS, *plugins])}.")
+        raise InputError(f"There is no method {name!r}; choose from {', '.join([*MODELS, *CONTROLS, *plugins])}.")
     return plugins[name]
 
 
 def load_plugins() -> dict[str, Any]:
     """The methods of other packages by name. One that is broken, or has the name of another, costs a warning."""
-    from isocapsnet.models import MODELS
+    from isocapsnet.models import CONTROLS, MODELS
 
     plugins: dict[str, Any] = {}
     for entry in entry_points(group=PLUGIN_GROUP):
         try:
-            if entry.name in MODELS or entry.name in plugins:
+            if entry.name in MODELS or entry.name in CONTROLS or entry.name in plugins:
                 raise InputError("another method has this name")
             model = entry.load()
             if not hasattr(model, "fit") or not hasattr(model, "get_params"):
@@ -176,9 +176,9 @@ def list_one_method(method: Method, **options: Any) -> MethodSpec:
 
 def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool = False, **runtime: Any) -> MethodSpec:
     """A method by its name."""
-    from isocapsnet.models import MODELS
+    from isocapsnet.models import CONTROLS, MODELS
 
-    model = find_class(name)
+    model, is_ours = find_class(name), name in MODELS or name in CONTROLS
     estimator = _with_defaults(model)
     defaults = estimator.get_params()
     parameters = {key: as_plain(value) for key, value in parameters.items()}
@@ -189,11 +189,11 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
         # A class of another package inherits the version of ours, which says nothing about its own code.
-        version=getattr(model if name in MODELS else None, "version", None) or source_version(estimator),
+        version=getattr(model if is_ours else None, "version", None) or source_version(estimator),
         parameters=parameters,
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
         use_unlabeled=use_unlabeled,
-        can_be_saved=model.__module__.startswith("isocapsnet.models."),
+        can_be_saved=name not in CONTROLS and model.__module__.startswith("isocapsnet.models."),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._controls import add_control, covariates_step
 from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
 from isocapsnet._validation import InputError, check_number, check_option
@@ -141,9 +142,17 @@ def open_for_benchmark(data: Any, options: Options, reading: Mapping[str, Any]) 
 
 
 def make_plan(
-    data: BrainGraphs, methods: str | Sequence[Method], options: Options, *, is_embedded: bool = False
+    data: BrainGraphs,
+    methods: str | Sequence[Method],
+    options: Options,
+    *,
+    is_embedded: bool = False,
+    covariates: Sequence[str] = (),
 ) -> Plan:
-    """The plan of a benchmark. Unless it is a dry run, the data are saved in the results folder."""
+    """The plan of a benchmark. Unless it is a dry run, the data are saved in the results folder.
+
+    ``covariates`` are the columns that the user named when the data were read.
+    """
     specs = list_methods(methods, device=options.device, use_unlabeled=options.use_unlabeled)
     specs = keep_suitable(specs, int((data.class_counts > 0).sum()), named=methods != "all")
     use_series = data.time_series is not None and (data.adjacency is None or options.connectivity is not None)
@@ -161,15 +170,18 @@ def make_plan(
         n_candidates=Protocol.n_candidates if options.candidates is None else options.candidates,
     )
     _check_data(samples, protocol, steps, options)
+    named = (*covariates, *options.confounds)
+    control = covariates_step(data, protocol, named=named, group=options.group)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
     source = DataSource("", samples.digest, group=options.group, use_series=use_series)
     source.keep(samples)
     plan = Plan(
         source=source,
-        methods=specs,
+        methods=add_control(specs, control),
         protocol=protocol,
         repeats=default_repeats if options.repeats is None else options.repeats,
         preparation=steps,
+        covariates=control,
         permutations=options.permutations,
         test=options.test,
         audits=0 if options.audit is None else 1,

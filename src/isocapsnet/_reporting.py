@@ -65,6 +65,7 @@ def make_content(results: Results, *, created: str = "") -> Content:
         node_names=() if atlas is None else atlas.node_names,
         coordinates=None if atlas is None else atlas.coordinates,
         notes=notes,
+        confounds=context.get("confounds") or "",
         created=created,
     )
 

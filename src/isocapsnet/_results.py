@@ -17,7 +17,7 @@ from isocapsnet._format import interval
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
-from isocapsnet.evaluation.output import results_frame
+from isocapsnet.evaluation.output import results_frame, site_summary_frame, sites_frame
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
 from isocapsnet.evaluation.store import Store
 
@@ -93,6 +93,33 @@ class Results:
         frame.insert(max(len(frame.columns) - 1, 0), "p_chance", [row.p_chance for row in rows])
         frame.insert(len(frame.columns) - 1, "is_best", [row.is_best for row in rows])
         return frame
+
+    @cached_property
+    def sites(self) -> pd.DataFrame | None:
+        """One row per site and method of a leave-site-out evaluation; None if folds are not sites.
+
+        Columns: ``site`` (small sites that are tested together are one row), ``n_subjects``, the test graphs of each
+        class as ``n_<class>``, ``method``, and ``roc_auc`` with the bounds of its 95 % interval.
+        """
+        if self.summary.site_results is None:
+            return None
+        return sites_frame(self.summary.site_results, next(iter(self.records.values()))["classes"])
+
+    @cached_property
+    def site_summary(self) -> pd.DataFrame | None:
+        """One row per method: the random-effects summary over sites; None if folds are not sites.
+
+        Columns: ``roc_auc``, the mean over sites, with the bounds of its 95 % interval; the ``deviation`` of sites (τ),
+        ``i_squared``, ``p_heterogeneity`` and the heterogeneity in words.
+        """
+        return None if self.summary.site_results is None else site_summary_frame(self.summary.site_results)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences that belong under a table: what ``confound-only`` was given, and which sites were tested."""
+        confounds = self.context.get("confounds")
+        sites = None if self.summary.sites is None else self.summary.sites.sentence
+        return [sentence for sentence in (confounds, sites) if sentence]
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -171,9 +198,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         """For notebooks: verdicts and notes, then each method's ROC AUC and accuracy with their intervals."""
-        sentences = [f"{row.method}: {row.verdict}." for row in self.best_first]
-        sentences += [] if self.summary.sites is None else [self.summary.sites.sentence]
-        sentences += self.notes
+        sentences = [f"{row.method}: {row.verdict}." for row in self.best_first] + self.remarks + self.notes
         rows = [
             f"<tr><th>{html.escape(row.method)}</th><td>{interval(*row.metrics['roc_auc'])}</td>"
             f"<td>{interval(*row.metrics['accuracy'])}</td></tr>"

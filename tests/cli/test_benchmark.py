@@ -41,7 +41,7 @@ def _refused(*arguments: Any) -> str:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 graphs of 8 nodes at two sites, with age and person, four of them unlabelled."""
+    """60 graphs of 8 nodes at two sites, with height and person, four of them unlabelled."""
     planted = make_planted_graphs(60, 8, signal_to_noise=3.0, n_sites=2, random_state=0)
     labels = [None if number < 4 else ("control", "case")[label] for number, label in enumerate(planted.labels)]
     path = tmp_path_factory.mktemp("study") / "study.npz"
@@ -51,7 +51,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sites=planted.sites.astype(str),
         covariates=pd.DataFrame(
             {
-                "age": np.linspace(20, 60, 60),
+                "height": np.linspace(20, 60, 60),
                 "person": [f"p{i // 2}" for i in range(60)],
                 "family_or_gap": [""] * 6 + [f"f{i}" for i in range(54)],
             }
@@ -110,7 +110,7 @@ def test_records_hold_test_subjects_of_the_data_by_index_and_no_unlabelled_one(s
 
 
 def test_the_in_fold_pipeline_is_built_from_options(study: Path, tmp_path: Path) -> None:
-    options = ("--harmonize", "--confounds", "age", "--transform", "scale[per_edge=True],signs", "--group", "person")
+    options = ("--harmonize", "--confounds", "height", "--transform", "scale[per_edge=True],signs", "--group", "person")
     output = _succeed(
         "benchmark", study, "--methods", "linear", "--repeats", 1, "--jobs", 1, "--out", tmp_path, *options
     )
@@ -118,7 +118,7 @@ def test_the_in_fold_pipeline_is_built_from_options(study: Path, tmp_path: Path)
     content = json.loads((tmp_path / "results.json").read_text())
     assert [(step["name"], step["columns"]) for step in content["preparation"]] == [
         ("harmonize", []),
-        ("confounds", ["age"]),
+        ("confounds", ["height"]),
         ("scale", []),
         ("signs", []),
     ]
@@ -284,7 +284,7 @@ def test_unlabelled_graphs_are_for_the_methods_that_can_use_them_and_the_table_s
         (("--connectivity", "precision"), "--connectivity precision does not apply"),
         (
             ("--confounds", "income"),
-            "'income' to regress out; the data have age, person",
+            "'income' to regress out; the data have height, person, family_or_gap",
         ),
         (("--group", "family"), "no covariate 'family'"),
         (("--protocol", "bootstrap"), "nested"),

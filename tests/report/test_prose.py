@@ -10,6 +10,7 @@ import pytest
 from isocapsnet import MODELS
 from isocapsnet.evaluation.results import Comparison, MethodResult, ResultsTable
 from isocapsnet.evaluation.statistics import Interval
+from isocapsnet.models import CONTROLS
 from isocapsnet.report import prose
 from isocapsnet.report.content import Content, Fit, ReportedMethod
 from isocapsnet.report.tables import tuning_table
@@ -161,9 +162,11 @@ def test_what_a_method_chooses_inside_a_fit_is_said_unless_it_was_set() -> None:
 
 
 def test_what_is_said_to_be_chosen_inside_a_fit_is_a_parameter_that_is_not_set_by_default() -> None:
+    methods = MODELS | CONTROLS
     for name, parameters in prose.SELECTED_IN_FIT.items():
-        assert [MODELS[name]().get_params()[parameter] for parameter in parameters] == [None] * len(parameters)
-    unset = {name for name in MODELS for p in ("C", "density") if MODELS[name]().get_params().get(p, 0) is None}
+        defaults = methods[name]().get_params()
+        assert [defaults[parameter] for parameter in parameters] == [None] * len(parameters)
+    unset = {name for name in methods for p in ("C", "density") if methods[name]().get_params().get(p, 0) is None}
     assert unset == set(prose.SELECTED_IN_FIT)
 
 

@@ -34,8 +34,26 @@ def results_table(results: Results, title: str, width: int) -> Group:
             style="bold" if row.is_best else None,
         )
     verdicts = [f"{escape(row.method)}: {escape(row.verdict)}" for row in results.best_first] if is_narrow else []
-    sites = [] if results.summary.sites is None else [escape(results.summary.sites.sentence)]
-    return Group(table, *verdicts, *([""] if is_narrow else []), f"[dim italic]{_caption(results)}[/]", *sites)
+    remarks = [escape(sentence) for sentence in results.remarks]
+    return Group(table, *verdicts, *([""] if is_narrow else []), f"[dim italic]{_caption(results)}[/]", *remarks)
+
+
+def sites_table(results: Results) -> Group | None:
+    """ROC AUC of each method at each site, and its summary over sites; None if folds are not sites."""
+    shown, by_site = results.summary.site_results, results.sites
+    if shown is None or by_site is None:
+        return None
+    counted = ", ".join(str(name).removeprefix("n_") for name in by_site.columns[2 : 2 + len(shown.sites[0].counts)])
+    methods = [row.method for row in results.best_first if row.scores]
+    table = RichTable(title="ROC AUC at each site [95 %]", title_justify="left", box=box.SIMPLE, padding=(0, 1))
+    table.add_column("site", overflow="fold")
+    for name in ("subjects", counted, *methods):
+        table.add_column(escape(name), justify="right")
+    for site in shown.sites:
+        counts = ", ".join(map(str, site.counts))
+        areas = [escape(interval(*site.areas[name], digits=2)) if name in site.areas else "" for name in methods]
+        table.add_row(escape(site.name), str(site.n_subjects), counts, *areas)
+    return Group(table, *(escape(_plain(sentence)) for sentence in shown.sentences))
 
 
 def audit_table(results: Results) -> RichTable:

@@ -41,13 +41,15 @@ def benchmark(data: str | None, **options: Any) -> None:
       isocapsnet benchmark study.npz --dry-run
     """
     import isocapsnet
-    from isocapsnet.cli._display import audit_table, describe_protocol, escape, make_console, results_table
+    from isocapsnet.cli._display import audit_table, describe_protocol, escape, make_console, results_table, sites_table
 
     results = _run(isocapsnet.benchmark, data, **options)
     if options["dry_run"]:
         return
     console = make_console()
     console.print(results_table(results, describe_protocol(results), console.width))
+    if (by_site := sites_table(results)) is not None:
+        console.print(by_site)
     if options["audit"]:
         console.print(audit_table(results))
     console.print(f"Results: {escape(str(options['out']))}/results.csv, results.json, records/, artifacts/")
@@ -69,11 +71,13 @@ def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
       isocapsnet compare results --test resampled-t
     """
     import isocapsnet
-    from isocapsnet.cli._display import escape, make_console, results_table
+    from isocapsnet.cli._display import escape, make_console, results_table, sites_table
 
     console = make_console()
     for results in isocapsnet.compare(*folders, out=out, test=test):
         console.print(results_table(results, escape(results.title), console.width))
+        if (by_site := sites_table(results)) is not None:
+            console.print(by_site)
     if out is not None:
         console.print(f"Merged: {escape(str(out))}")
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError, check_graphs, check_option
-from isocapsnet.datasets.fields import is_missing
+from isocapsnet.datasets.covariates import CovariateEncoder
 from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
 
 
@@ -28,8 +28,8 @@ class ConfoundRegressor(GraphTransformer):
         """Fit to graphs ``(n_graphs, n_nodes, n_nodes)`` and covariates ``(n_graphs, n_covariates)``."""
         graphs = check_graphs(X)
         frame = _check_frame("ConfoundRegressor", covariates, len(graphs))
-        self.encoder_ = _CovariateEncoder(frame)
-        design = self.encoder_.encode(frame)
+        self.encoder_ = CovariateEncoder().fit(covariates=frame)
+        design = self.encoder_.transform(covariates=frame)
         if len(graphs) <= design.shape[1] + 1:
             raise InputError(f"{len(graphs)} graphs are too few to regress out {design.shape[1]} covariate columns.")
         self.n_nodes_in_ = graphs.shape[1]
@@ -41,7 +41,7 @@ class ConfoundRegressor(GraphTransformer):
         """Graphs without what the covariates explain."""
         graphs = self._check_fitted(X)
         frame = _check_frame("ConfoundRegressor", covariates, len(graphs))
-        explained = self.encoder_.encode(frame) @ self.coefficients_
+        explained = self.encoder_.transform(covariates=frame) @ self.coefficients_
         return graphs - explained.reshape(graphs.shape)
 
 
@@ -80,7 +80,7 @@ class SiteHarmonizer(GraphTransformer):
         is_seen = np.isin(site_names, self.sites_)
         edges = graphs[is_seen].reshape(is_seen.sum(), -1).astype(np.float64)
         self.varies_ = off_diagonal(graphs).ravel() & (edges.std(axis=0) > 1e-12)
-        self.encoder_ = None if frame is None else _CovariateEncoder(frame[is_seen])
+        self.encoder_ = None if frame is None else CovariateEncoder().fit(covariates=frame[is_seen])
         self.combat_ = _make_combat(site_names[is_seen], self._encode(frame, is_seen)).fit(edges[:, self.varies_])
         return self
 
@@ -109,35 +109,7 @@ class SiteHarmonizer(GraphTransformer):
     def _encode(self, frame: pd.DataFrame | None, rows: NDArray[np.bool_]) -> pd.DataFrame | None:
         if frame is None or self.encoder_ is None:
             return None
-        return pd.DataFrame(self.encoder_.encode(frame[rows]))
-
-
-class _CovariateEncoder:
-    """Covariates as columns of numbers in which 0 is the average of the training subjects."""
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self.columns = list(frame.columns)
-        texts = [column for column in self.columns if frame[column].dtype.kind not in "biuf"]
-        self.levels = {c: sorted({str(value) for value in frame[c] if not is_missing(value)}) for c in texts}
-        self.means = self._expand(frame).mean().fillna(0)
-
-    def encode(self, frame: pd.DataFrame) -> NDArray[np.float64]:
-        """Columns of numbers ``(n_graphs, n_columns)``."""
-        if missing := [column for column in self.columns if column not in frame]:
-            raise InputError(f"The covariate {missing[0]!r} was there at fit and is missing now.")
-        return (self._expand(frame) - self.means).fillna(0).to_numpy(np.float64)
-
-    def _expand(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """One column per number, and per level of a text but the last; NaN where a value is missing or new."""
-        expanded: list[pd.Series] = []
-        for column in self.columns:
-            if column not in self.levels:
-                expanded.append(frame[column].astype(np.float64))
-                continue
-            values = frame[column].astype(str)
-            is_seen = values.isin(self.levels[column])
-            expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels[column][:-1]]
-        return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
+        return pd.DataFrame(self.encoder_.transform(covariates=frame[rows]))
 
 
 def _check_frame(name: str, covariates: Any, n_graphs: int) -> pd.DataFrame:

@@ -98,22 +98,22 @@ def compare_all(methods: Sequence[Evidence], procedure: Procedure) -> list[Compa
     ]
 
 
-def compare_with_reference(methods: Sequence[Evidence], procedure: Procedure) -> dict[str, str]:
+def compare_with_reference(methods: Sequence[Evidence], procedure: Procedure, name: str = REFERENCE) -> dict[str, str]:
     """Label to a comparison with the reference in words, Holm-adjusted over these comparisons."""
-    reference = next((method for method in methods if method.label == REFERENCE and method.folds), None)
+    reference = next((method for method in methods if method.label == name and method.folds), None)
     others = [method for method in methods if method is not reference and method.folds]
     if reference is None:
         return {}
     tests = _compare([(method.areas, reference.areas) for method in others], procedure)
-    return {method.label: _relation(*test) for method, test in zip(others, tests, strict=True)}
+    return {method.label: _relation(name, *test) for method, test in zip(others, tests, strict=True)}
 
 
-def _relation(difference: Difference, p_value: float, p_equivalent: float) -> str:
+def _relation(name: str, difference: Difference, p_value: float, p_equivalent: float) -> str:
     is_equivalent = p_equivalent <= LEVEL
     if p_value <= LEVEL:
         relation = "better than" if difference.interval.mean > 0 else "worse than"
-        return f"{relation} {REFERENCE}" + (f" by less than {MARGIN}" if is_equivalent else "")
-    return f"equivalent to {REFERENCE} (±{MARGIN})" if is_equivalent else f"not distinguishable from {REFERENCE}"
+        return f"{relation} {name}" + (f" by less than {MARGIN}" if is_equivalent else "")
+    return f"equivalent to {name} (±{MARGIN})" if is_equivalent else f"not distinguishable from {name}"
 
 
 def test_audits(methods: Sequence[Evidence], procedure: Procedure) -> dict[str, Audit]:

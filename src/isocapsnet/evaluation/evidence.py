@@ -13,6 +13,7 @@ from isocapsnet.evaluation.areas import FoldArea, design_effect
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.metrics import roc_auc, score, score_variances
 from isocapsnet.evaluation.naming import canonical_json
+from isocapsnet.evaluation.preparation import COVARIATES, name_covariates
 
 #: (repeat, fold)
 FoldIndex = tuple[int, int]
@@ -25,6 +26,8 @@ class Identity(NamedTuple):
     label: str
     use_unlabeled: bool
     details: str
+    #: What a control is given instead of graphs; empty for all other methods.
+    covariates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,12 @@ def identify(job: Mapping[str, Any]) -> Identity:
     settings = [job["method"], job["parameters"], job["version"], job["space"], tuning, job["use_unlabeled"]]
     details = [f"version {job['version']}", f"{tuning['n_candidates']} settings tried" if job["space"] else "not tuned"]
     details += ["with unlabelled graphs"] if job["use_unlabeled"] else []
+    covariates = [n for step in job["preparation"] if step["name"] == COVARIATES for n in name_covariates(step)]
+    settings += [covariates] if covariates else []
+    details += [f"from {', '.join(covariates)}"] if covariates else []
     label = method_label(job["method"], job["parameters"])
-    return _shared(Identity(canonical_json(settings), label, job["use_unlabeled"], ", ".join(details)))
+    identity = Identity(canonical_json(settings), label, job["use_unlabeled"], ", ".join(details), tuple(covariates))
+    return _shared(identity)
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from isocapsnet.evaluation.evidence import FoldIndex
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
-from isocapsnet.evaluation.statistics import wilson_interval
+from isocapsnet.evaluation.site_scores import SiteResults
+from isocapsnet.evaluation.statistics import Interval, wilson_interval
 
 
 def results_frame(table: ResultsTable) -> pd.DataFrame:
@@ -24,9 +25,39 @@ def results_frame(table: ResultsTable) -> pd.DataFrame:
     for row in table.rows:
         cells: dict[str, Any] = {"method": row.method, "jobs": row.jobs, "failed": row.failed}
         for name in METRICS:
-            cells |= zip((name, f"{name}_low", f"{name}_high"), row.metrics[name], strict=True)
+            cells |= _bounds(name, row.metrics[name])
         rows.append(cells | {"seconds": row.seconds, "verdict": row.verdict})
     return pd.DataFrame(rows)
+
+
+def sites_frame(results: SiteResults, classes: Sequence[Any]) -> pd.DataFrame:
+    """One row per site and method: site, n_subjects, test graphs of each class, method, ROC AUC with its bounds."""
+    rows = []
+    for site in results.sites:
+        counts = {f"n_{name}": count for name, count in zip(classes, site.counts, strict=True)}
+        known = {"site": ", ".join(site.sites), "n_subjects": site.n_subjects, **counts}
+        rows += [known | {"method": method} | _bounds("roc_auc", area) for method, area in site.areas.items()]
+    return pd.DataFrame(rows)
+
+
+def site_summary_frame(results: SiteResults) -> pd.DataFrame:
+    """One row per method: the random-effects summary over sites."""
+    return pd.DataFrame(
+        {
+            "method": method,
+            "n_sites": summary.n_sites,
+            **_bounds("roc_auc", summary.mean),
+            "deviation": summary.deviation,
+            "i_squared": summary.share,
+            "p_heterogeneity": summary.p_value,
+            "heterogeneity": summary.heterogeneity,
+        }
+        for method, summary in results.summaries.items()
+    )
+
+
+def _bounds(name: str, interval: Interval) -> dict[str, float]:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), interval, strict=True))
 
 
 def results_json(table: ResultsTable, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,6 +67,7 @@ def results_json(table: ResultsTable, context: Mapping[str, Any]) -> dict[str, A
         "test": table.test,
         "test_over_train": table.test_over_train,
         "sites": None if table.sites is None else table.sites.to_json(),
+        "site_results": None if table.site_results is None else table.site_results.to_json(),
         "methods": [_method_json(row) for row in table.rows],
         "comparisons": [
             asdict(comparison) | {"difference": comparison.difference._asdict()} for comparison in table.comparisons
@@ -108,6 +140,7 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
     "test": lambda value: isinstance(value, str) and value in TESTS,
     "detectable": lambda value: _has(value, **_POWER),
     "data": lambda value: _has(value, digest=str, file=str),
+    "confounds": lambda value: isinstance(value, str),
     "sweep": lambda value: (
         _has(value, method=str, parameter=str, methods=dict) and value.keys() >= {"method", "parameter", "methods"}
     ),
@@ -127,6 +160,8 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
         "p_chance": row.p_chance,
         "verdict": row.verdict,
         "is_best": row.is_best,
+        "covariates": row.covariates,
+        "not_better_than": row.not_better_than,
         "audit": None if row.audit is None else asdict(row.audit) | {"difference": row.audit.difference._asdict()},
     }
 

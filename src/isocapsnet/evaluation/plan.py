@@ -12,7 +12,7 @@ from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.comparisons import CONSTANT
 from isocapsnet.evaluation.jobs import Job, Task, method_label
 from isocapsnet.evaluation.power import Design
-from isocapsnet.evaluation.preparation import Step
+from isocapsnet.evaluation.preparation import COVARIATES, Step, name_covariates
 from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
 from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects
 from isocapsnet.evaluation.samples import DataSource
@@ -41,6 +41,8 @@ class MethodSpec:
     can_be_saved: bool = True
     #: Whether the estimator takes more than two classes.
     is_multiclass: bool = True
+    #: What the estimator is given: "graphs", or "covariates" as :attr:`Plan.covariates` codes them.
+    input: str = "graphs"
 
     @property
     def label(self) -> str:
@@ -58,6 +60,8 @@ class Plan:
     repeats: int = 5
     #: Transformers fitted inside each fold before the method.
     preparation: tuple[Step, ...] = ()
+    #: The step that codes covariates for the methods that are given these instead of graphs; None without covariates.
+    covariates: Step | None = None
     #: Draws from the null hypothesis, each through the whole protocol.
     permutations: int = 0
     #: Shuffled node orders.
@@ -81,6 +85,12 @@ class Plan:
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)
             raise InputError(f"methods: {twice} is given twice; name each method once.")
+        without = [method.label for method in self.methods if method.input == COVARIATES and self.covariates is None]
+        if without:
+            raise InputError(
+                f"{without[0]} needs covariates, and the data have none that it may use; name columns such as age, sex "
+                "and motion with covariates=, or leave it out of methods=."
+            )
 
     @cached_property
     def folds(self) -> list[Split]:
@@ -93,6 +103,11 @@ class Plan:
     def sites(self) -> Sites | None:
         """Which sites are tested, if folds are sites."""
         return Sites.of({"tested": split.sites, "too_small": split.too_small} for split in self.folds if split.sites)
+
+    @property
+    def covariate_names(self) -> list[str]:
+        """The covariates that some methods are given instead of graphs, ``site`` among them."""
+        return [] if self.covariates is None else name_covariates(self.covariates.identity())
 
     @cached_property
     def detectable(self) -> dict[str, float]:
@@ -107,7 +122,8 @@ class Plan:
         weights = [count_subjects(samples, split.test) if split.sites else 1 for split in splits]
         n_train = [count_subjects(samples, split.train) for split in splits]
         design = Design(counts, n_train, weights).repeated(self.repeats)
-        return TESTS[self.test].power(design, sum(method.name != CONSTANT for method in self.methods))
+        tested = [method for method in self.methods if method.name != CONSTANT and method.input != COVARIATES]
+        return TESTS[self.test].power(design, len(tested))
 
     def tasks(self, folder: Path) -> list[Task]:
         """All tasks, with artifacts under ``folder``: first the data as given, then audits, then permutations.
@@ -120,6 +136,7 @@ class Plan:
             for repeat in range(self.repeats)
             for fold in range(len(self.folds))
             for method in self.methods
+            if audit is None or method.input != COVARIATES  # covariates have no nodes
             for permutation in permutations
         ]
 
@@ -135,6 +152,7 @@ class Plan:
         self, folder: Path, method: MethodSpec, repeat: int, fold: int, permutation: int, audit: int | None
     ) -> Task:
         tuned = self.protocol.is_tuned and bool(method.space)
+        own = (self.covariates,) if self.covariates is not None and method.input == COVARIATES else ()
         # Without a search its settings are not part of the key: they do not change the result.
         protocol = self.protocol if tuned else replace(self.protocol, inner_folds=0, n_candidates=1)
         job = Job(
@@ -144,7 +162,7 @@ class Plan:
             parameters=method.parameters,
             protocol=asdict(protocol),
             space=method.space if tuned else {},
-            preparation=tuple(step.identity() for step in self.preparation),
+            preparation=tuple(step.identity() for step in (*self.preparation, *own)),
             use_unlabeled=method.use_unlabeled,
             repeat=repeat,
             fold=fold,
@@ -157,7 +175,7 @@ class Plan:
             source=self.source,
             factory=method.factory,
             runtime=method.runtime,
-            steps=self.preparation,
+            steps=own or self.preparation,
             artifacts=str(folder.resolve() / "artifacts" / job.key) if plain else None,
             save_model=self.save_model if plain and repeat == 0 and method.can_be_saved else None,
             explain=self.explain if plain else None,

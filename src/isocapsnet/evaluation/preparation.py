@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from isocapsnet.evaluation.samples import Samples
 
+#: The step of methods that are given covariates instead of graphs. It stands alone.
+COVARIATES = "covariates"
+
 
 @dataclass(frozen=True)
 class Step:
@@ -28,11 +31,17 @@ class Step:
         return {"name": self.name, "parameters": self.parameters, "columns": self.columns}
 
 
+def name_covariates(step: Mapping[str, Any]) -> list[str]:
+    """What a step :data:`COVARIATES`, given by its identity, codes: its columns and perhaps the site."""
+    return [*step["columns"], *(["site"] if step["parameters"].get("use_sites") else [])]
+
+
 class Preparation:
     """A pipeline of transformers, fitted on training subjects only.
 
     The nodes of every graph are put into ``node_order`` before the first step. If ``fit`` or ``transform`` of a step
     has parameters ``sites`` or ``covariates``, it is given those of the same subjects (the covariates of its columns).
+    With the step :data:`COVARIATES` no graph is read: the step makes columns of numbers from what it is given.
     """
 
     def __init__(self, steps: Sequence[Step], samples: Samples, node_order: NDArray[np.int64] | None = None) -> None:
@@ -69,6 +78,8 @@ class Preparation:
 
     def _data(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Graphs or time series of these subjects, with the nodes in ``node_order``."""
+        if self._steps and self._steps[0].name == COVARIATES:
+            return np.empty((len(indices), 0))
         data, order = self._samples.X[indices], self._node_order
         if order is None:
             return data

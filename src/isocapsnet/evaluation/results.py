@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet.evaluation import comparisons
 from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.comparisons import REFERENCE, Audit, Comparison
@@ -22,7 +23,9 @@ from isocapsnet.evaluation.evidence import (
 )
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
+from isocapsnet.evaluation.preparation import COVARIATES
 from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS, Procedure
+from isocapsnet.evaluation.site_scores import SiteResults, score_sites
 from isocapsnet.evaluation.sites import Sites
 from isocapsnet.evaluation.statistics import LEVEL, Interval, wilson_interval
 
@@ -52,13 +55,17 @@ class MethodResult:
     #: Of ROC AUC > 0.5, Holm-adjusted over the methods of the table.
     p_chance: float = float("nan")
     verdict: str = ""
-    #: Whether it is above chance and beats every other method, Holm-adjusted over all pairs.
+    #: Whether it is above chance, beats every other method, Holm-adjusted over all pairs, and every control.
     is_best: bool = False
     audit: Audit | None = None
     #: The method without its parameters, these, and what was searched over.
     name: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Any] = field(default_factory=dict)
+    #: What a control is given instead of graphs; empty for all other methods.
+    covariates: Sequence[str] = ()
+    #: The controls that the method is not shown to be better than.
+    not_better_than: Sequence[str] = ()
     #: Fold to its ROC AUC with what tests need.
     areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict)
 
@@ -82,6 +89,8 @@ class ResultsTable:
     versions: Mapping[str, str]
     sites: Sites | None = None
     test: str = DEFAULT_TEST
+    #: The scores of each site and their summary, if folds are sites.
+    site_results: SiteResults | None = None
 
 
 def tabulate(
@@ -116,31 +125,60 @@ def tabulate_summaries(
         method.jobs += 1
         method.failures[error["reason"]] += 1
     ratio = float(np.mean(ratios)) if ratios else float("nan")
-    methods = list(evidence.values())
-    make_labels_unique(methods)
+    everything = list(evidence.values())
+    make_labels_unique(everything)
+    # A control claims nothing about graphs, so it belongs to no family of tests of the others.
+    controls = [method for method in everything if method.method.covariates]
+    methods = [method for method in everything if not method.method.covariates]
     pairs = comparisons.compare_all(methods, procedure)
     p_chance = comparisons.test_against_chance(methods, procedure)
     untestable = comparisons.find_untestable(methods, procedure)
     audits = comparisons.test_audits(methods, procedure)
+    for control in controls:
+        p_chance |= comparisons.test_against_chance([control], procedure)
+        untestable |= comparisons.find_untestable([control], procedure)
+    against_controls = _compare_with_controls(methods, controls, procedure)
     above_chance = {label for label, p_value in p_chance.items() if p_value <= LEVEL}
-    best = comparisons.find_best([m for m in methods if not m.failures and m.label in above_chance], pairs)
+    no_better = {
+        label: [control for control, relation in words.items() if not relation.startswith("better")]
+        for label, words in against_controls.items()
+    }
+    candidates = [m for m in methods if not m.failures and m.label in above_chance and not no_better.get(m.label)]
+    best = comparisons.find_best(candidates, pairs)
     against_reference = comparisons.compare_with_reference(methods, procedure)
-    sites = Sites.of(fold.sites for method in methods for fold in method.folds.values() if fold.sites is not None)
+    sites = Sites.of(fold.sites for method in everything for fold in method.folds.values() if fold.sites is not None)
     rows = []
-    for method in methods:
+    for method in everything:
         row = replace(
             _summarise_method(method, procedure),
             p_chance=p_chance.get(method.label, float("nan")),
             is_best=method.label == best,
             audit=audits.get(method.label),
+            not_better_than=no_better.get(method.label, ()),
         )
         # If neither is above chance, neither is called worse than the other.
         relation = against_reference.get(method.label) if above_chance & {method.label, REFERENCE} else None
+        if method.label in above_chance and method.label in against_controls:
+            relation = ", ".join(filter(None, [relation, *against_controls[method.label].values()]))
         can_test = len(row.scores) >= procedure.min_folds or row.p_chance < 1
         verdict = _verdict(row, relation, can_test, method.label in untestable, sites)
         rows.append(replace(row, verdict=verdict))
     used = {package: ", ".join(sorted(several)) for package, several in versions.items()}
-    return ResultsTable(rows, pairs, ratio, used, sites, test)
+    return ResultsTable(rows, pairs, ratio, used, sites, test, score_sites(everything))
+
+
+def _compare_with_controls(
+    methods: Sequence[Evidence], controls: Sequence[Evidence], procedure: Procedure
+) -> dict[str, dict[str, str]]:
+    """Label to control to words: how a method compares with it. A method that is not shown to be better is not."""
+    words: dict[str, dict[str, str]] = {}
+    for control in controls:
+        for label, relation in comparisons.compare_with_reference(
+            [*methods, control], procedure, control.label
+        ).items():
+            is_clear = relation.startswith(("better", "worse"))
+            words.setdefault(label, {})[control.label] = relation if is_clear else f"not better than {control.label}"
+    return words
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -149,7 +187,8 @@ def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[
     for item in items:
         job = item["job"]
         protocol = {name: job["protocol"][name] for name in ("name", "n_folds")}
-        groups.setdefault(canonical_json([job["dataset"], protocol, job["preparation"]]), []).append(item)
+        shared = [step for step in job["preparation"] if step["name"] != COVARIATES]
+        groups.setdefault(canonical_json([job["dataset"], protocol, shared]), []).append(item)
     return groups
 
 
@@ -187,6 +226,7 @@ def _summarise_method(method: Evidence, procedure: Procedure) -> MethodResult:
         name=name,
         parameters=parameters,
         space=space,
+        covariates=method.method.covariates,
         areas=areas,
     )
 
@@ -208,7 +248,8 @@ def _verdict(
     if not can_test:
         return f"a single test fold allows no comparison, only its own interval{where}"
     if row.p_chance <= LEVEL:
-        return "above chance" + (f", {against_reference}" if against_reference else "") + where
+        alone = f" from {list_some(row.covariates)} alone" if row.covariates else ""
+        return f"above chance{alone}" + (f", {against_reference}" if against_reference else "") + where
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
     if is_untestable:

@@ -5,6 +5,7 @@ from isocapsnet.models.autoencoder import AutoencoderClassifier
 from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 from isocapsnet.models.capsnet import CapsNetClassifier
 from isocapsnet.models.cnn import CNNClassifier
+from isocapsnet.models.confounds import ConfoundClassifier
 from isocapsnet.models.dgcnn import DGCNNClassifier
 from isocapsnet.models.diffpool import DiffPoolClassifier
 from isocapsnet.models.fastisonn import FastIsoNNClassifier
@@ -37,4 +38,7 @@ MODELS: dict[str, type[GraphClassifier]] = {
     "linear": LinearClassifier,
 }
 
-__all__ = ["MODELS", "GraphClassifier"]
+#: Controls by name: methods of a benchmark that are given covariates instead of graphs.
+CONTROLS: dict[str, type[ConfoundClassifier]] = {"confound-only": ConfoundClassifier}
+
+__all__ = ["CONTROLS", "MODELS", "GraphClassifier"]

@@ -155,6 +155,8 @@ class Content:
         MNI millimetres.
     notes : sequence of str
         What is missing in the folder.
+    confounds : str
+        What ``confound-only`` was given, or why there is no such row.
     created : str
         The date to show.
     """
@@ -172,6 +174,7 @@ class Content:
     node_names: Sequence[str] = ()
     coordinates: NDArray[Any] | None = None
     notes: Sequence[str] = ()
+    confounds: str = ""
     created: str = ""
 
     @property

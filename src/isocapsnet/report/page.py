@@ -36,6 +36,7 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
         ("question", "Question and data", True),
         ("answer", "Answer", True),
         ("comparison", "Comparison", has_methods),
+        ("sites", "Sites", has_methods and content.table.site_results is not None),
         ("node-order", "Order of nodes", any(method.row.audit for method in content.methods)),
         ("sweep", "Parameter sweep", has_methods and content.sweep is not None),
         ("tuning", "Tuning", has_methods),

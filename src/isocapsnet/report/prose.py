@@ -17,7 +17,7 @@ from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.report.content import Content, ReportedMethod
 
 #: Parameters that a method selects inside each fit if the user does not set them.
-SELECTED_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
+SELECTED_IN_FIT = {"linear": ("C",), "confound-only": ("C",), "freq": ("density", "C"), "wl": ("density",)}
 
 
 def listing(names: Sequence[str]) -> str:
@@ -41,7 +41,7 @@ def question(content: Content) -> str:
 def answer(content: Content) -> list[str]:
     """The answer, one sentence per item, the most important first."""
     rows = [method.row for method in content.methods if not np.isnan(method.row.metrics["roc_auc"].mean)]
-    contenders = [row for row in rows if row.method != CONSTANT]
+    contenders = [row for row in rows if row.method != CONSTANT and not row.covariates]
     if not contenders:
         return ["There is no answer: no method has a finished job with a score."]
     best = max(contenders, key=lambda row: row.metrics["roc_auc"].mean)
@@ -56,6 +56,7 @@ def answer(content: Content) -> list[str]:
             else "No method is better than every other method, so none is marked as the best."
         )
     sentences += _against_reference(content, rows)
+    sentences += _against_controls(content, contenders)
     sentences += [content.sites] if content.sites else []
     sentences += _power(content.detectable)
     if content.n_failed:
@@ -108,6 +109,25 @@ def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[s
     return sentences
 
 
+def _against_controls(content: Content, contenders: Sequence[MethodResult]) -> list[str]:
+    """What covariates alone predict, and which methods above chance are not better; or why that is not known."""
+    controls = [method.row for method in content.methods if method.row.covariates and method.row.scores]
+    sentences = []
+    for control in controls:
+        given = listing(list(control.covariates))
+        sentences.append(
+            f"{control.method}, a linear model on {given} without graphs, has a ROC AUC of "
+            f"{interval(*control.metrics['roc_auc'])} ({_evidence(control)})."
+        )
+        weak = [r.method for r in contenders if r.p_chance <= LEVEL and control.method in r.not_better_than]
+        if weak:
+            sentences.append(
+                f"Not better than {control.method}: {listing(weak)}. It is not shown that graphs tell "
+                f"{'it' if len(weak) == 1 else 'them'} more than {given}."
+            )
+    return sentences or ([content.confounds] if content.confounds else [])
+
+
 def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
     """The effects that the study can show; nothing if they are not known."""
     detectable = detectable or {}
@@ -131,11 +151,13 @@ def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
 
 def multiplicity_text(content: Content) -> str:
     """Which tests are adjusted together, how, and why adjusted p-values can be equal."""
-    n_tested = sum(row.p_chance < 1 for row in content.table.rows)
+    n_tested = sum(row.p_chance < 1 and not row.covariates for row in content.table.rows)
+    controls = [row.method for row in content.table.rows if row.covariates and row.scores]
     has_reference = any(row.method == REFERENCE and row.scores for row in content.table.rows)
     families = [f"the {n_tested} tests against chance"] if n_tested else []
     families += [f"the {len(content.table.comparisons)} pairs of methods"] if content.table.comparisons else []
     families += [f"the comparisons with {REFERENCE} that verdicts are about"] if has_reference else []
+    families += [f"the comparisons with {control}" for control in controls]
     if not families:
         return ""
     return (

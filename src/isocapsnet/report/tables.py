@@ -86,6 +86,44 @@ def pairs_table(content: Content) -> PageTable:
     return PageTable("pairs", "Differences on the same test folds", ["first", "second", *numeric], rows, numeric)
 
 
+def sites_table(content: Content) -> PageTable:
+    """The ROC AUC of each method at each site."""
+    shown = content.table.site_results
+    assert shown is not None
+    labels = [method.label for method in content.methods if method.fits]
+    nothing = Interval(*[float("nan")] * 3)
+    rows = [
+        [
+            Cell(", ".join(site.sites)),
+            Cell(str(site.n_subjects), site.n_subjects),
+            *(Cell(str(count), count) for count in site.counts),
+            *(_interval_cell(site.areas.get(label, nothing)) for label in labels),
+        ]
+        for site in shown.sites
+    ]
+    numeric = ["subjects", *content.classes, *labels]
+    return PageTable("site-scores", "ROC AUC of each method at each site", ["site", *numeric], rows, numeric)
+
+
+def site_summary_table(content: Content) -> PageTable:
+    """The random-effects summary over sites."""
+    shown = content.table.site_results
+    assert shown is not None
+    rows = [
+        [
+            Cell(_breakable(label)),
+            _interval_cell(summary.mean),
+            _cell(number(summary.deviation), summary.deviation),
+            Cell(f"{100 * summary.share:.0f} %", summary.share),
+            _cell(p_value(summary.p_value), summary.p_value),
+            Cell(summary.heterogeneity),
+        ]
+        for label, summary in shown.summaries.items()
+    ]
+    numeric = ["mean over sites", "standard deviation of sites", "I²", "p of heterogeneity"]
+    return PageTable("site-summary", "Over a population of sites", ["method", *numeric, "in words"], rows, numeric)
+
+
 def audit_table(content: Content) -> PageTable:
     """The node-order audit."""
     rows = [

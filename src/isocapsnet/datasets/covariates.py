@@ -1,0 +1,88 @@
+"""Covariates of subjects as numbers, learned from training subjects only, and which of them are usual confounds."""
+
+import re
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import is_missing
+
+_SITE = "acquisition site"
+#: Words of a column's name, of which one says what the column is, and others that may stand beside it. Any other word
+#: gives the column another meaning: an age at onset, for example, is known of patients only.
+_USUAL = (
+    ({"age"}, {"at", "baseline", "days", "in", "months", "mri", "of", "scan", "subject", "visit", "years", "yrs"}),
+    ({"sex", "gender"}, {"at", "birth", "of", "subject"}),
+    (
+        {"motion", "movement", "fd", "meanfd", "fdmean", "framewise", "displacement"},
+        {"absolute", "average", "avg", "func", "head", "jenkinson", "max", "mean", "median", "mm", "power", "relative"}
+        | {"rest", "rms", "run", "scan"},
+    ),
+)
+
+
+def is_usual_confound(column: str) -> bool:
+    """Whether the name of a column says that it is age, sex or head motion: ``AGE_AT_SCAN``, ``Gender``, ``meanFD``."""
+    words = set(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", column))
+    lower = {word.lower() for word in words}
+    return any(lower & names and lower <= names | beside for names, beside in _USUAL)
+
+
+class CovariateEncoder(BaseEstimator):
+    """Covariates as columns of numbers in which 0 is the average of the training subjects.
+
+    Texts are one-hot coded, without the last level. A value that is missing, or a text that was not seen in training,
+    counts as the training average. Pass ``covariates`` (a DataFrame, one row per subject) and ``sites`` at fit and at
+    transform; graphs are not looked at.
+
+    Parameters
+    ----------
+    use_sites : bool
+        Code the sites like a column of texts.
+    """
+
+    def __init__(self, use_sites: bool = False) -> None:
+        self.use_sites = use_sites
+
+    def fit(self, X: Any = None, y: Any = None, *, sites: ArrayLike | None = None, covariates: Any = None) -> Self:
+        """Learn levels and averages from covariates ``(n_subjects, n_covariates)`` and sites ``(n_subjects,)``."""
+        frame = self._frame(sites, covariates)
+        self.columns_ = list(frame.columns)
+        texts = [column for column in self.columns_ if frame[column].dtype.kind not in "biuf"]
+        self.levels_ = {c: sorted({str(value) for value in frame[c] if not is_missing(value)}) for c in texts}
+        self.means_ = self._expand(frame).mean().fillna(0)
+        return self
+
+    def transform(
+        self, X: Any = None, *, sites: ArrayLike | None = None, covariates: Any = None
+    ) -> NDArray[np.float64]:
+        """Columns of numbers ``(n_subjects, n_columns)``."""
+        frame = self._frame(sites, covariates)
+        if missing := [column for column in self.columns_ if column not in frame]:
+            raise InputError(f"The covariate {missing[0]!r} was there at fit and is missing now.")
+        return (self._expand(frame) - self.means_).fillna(0).to_numpy(np.float64)
+
+    def _frame(self, sites: ArrayLike | None, covariates: Any) -> pd.DataFrame:
+        frame = pd.DataFrame(covariates).reset_index(drop=True)
+        if not self.use_sites:
+            return frame
+        if sites is None:
+            raise InputError("use_sites=True needs sites; pass sites= at fit and at transform.")
+        names = pd.Series(np.asarray(sites).astype(str), name=_SITE)
+        return pd.concat([frame.drop(columns=_SITE, errors="ignore"), names], axis=1)
+
+    def _expand(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """One column per number, and per level of a text but the last; NaN where a value is missing or new."""
+        expanded: list[pd.Series] = []
+        for column in self.columns_:
+            if column not in self.levels_:
+                expanded.append(frame[column].astype(np.float64))
+                continue
+            values = frame[column].astype(str)
+            is_seen = values.isin(self.levels_[column])
+            expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels_[column][:-1]]
+        return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
