@@ -28,6 +28,7 @@ from isocapsnet.functional.permutations import (
 )
 from isocapsnet.functional.released import released_match, released_primary_capsules
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
+from isocapsnet.functional.windows import grown_windows, neighborhoods, soft_minimum, take_windows
 
 __all__ = [
     "IsomorphicMatch",
