@@ -14,13 +14,13 @@ def random_graphs(seed, n_graphs=3, n_nodes=7, directed=False):
 
 
 def slow_neighborhood(graph, node, k):
-    strength = (graph.abs() + graph.abs().T) / 2
+    strength = (abs(graph) + abs(graph).T) / 2
     others = sorted((j for j in range(len(graph)) if j != node), key=lambda j: -strength[node, j])
     return [node, *others[: k - 1]]
 
 
 def slow_growth(graph, k, n_windows):
-    strength = ((graph.abs() + graph.abs().T) / 2) ** 2
+    strength = ((abs(graph) + abs(graph).T) / 2) ** 2
     n = len(graph)
     edges = sorted(((i, j) for i in range(n) for j in range(i + 1, n)), key=lambda e: -strength[e])
     sets = []
