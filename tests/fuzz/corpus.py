@@ -21,7 +21,7 @@ def read_corpus(entries: Iterable[Path], worker: Worker) -> Tally:
         files = list(entry.iterdir())
         options = entry.with_name(f"{entry.name}.opts")
         answer = worker.ask(
-            folder=str(entry),
+            folder=str(entry.resolve()),
             source=files[0].name if len(files) == 1 else "",
             way="load_graphs",
             options=json.loads(options.read_text()) if options.exists() else {},
