@@ -104,8 +104,9 @@ class NetworkClassifier(GraphClassifier):
         self.module_, self.history_ = self._train(graphs, codes, training, validation, seed)
         if len(validation) and self.calibrate:
             held_out = self._module_scores(self.module_, graphs.subset(validation)), codes[validation]
-        weights = class_weights(self.class_weight, self.classes_, codes)
-        self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
+        self.temperature_ = 1.0
+        if held_out is not None:
+            self._calibrate(*held_out, class_weights(self.class_weight, self.classes_, codes))
         self._warn_if_constant(X, training[:1000])
 
     def _train(
@@ -144,6 +145,12 @@ class NetworkClassifier(GraphClassifier):
         module.zero_grad()  # gradients are as large as the module
         return module.eval(), history
 
+    def _calibrate(
+        self, scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]
+    ) -> None:
+        """Fit ``temperature_`` to what ``_module_scores`` gave held-out graphs."""
+        self.temperature_ = fit_temperature(scores, codes, class_weight)
+
     def _build_optimizer(self, module: nn.Module) -> Adam:
         return Adam(module.parameters(), self.learning_rate, self.weight_decay, decoupled=self._decoupled_weight_decay)
 
@@ -163,16 +170,18 @@ class NetworkClassifier(GraphClassifier):
             )
             return None
         seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
-        scores = np.zeros((len(codes), len(self.classes_)))
+        parts = []
         for (training, held_out), own_seed in zip(halves(codes, seeds[2]), seeds, strict=False):
             try:
                 module, _ = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
             except TrainingDivergedError as error:
                 warn_user(f"The probabilities are not calibrated: a fit to half of the graphs failed. {error}")
                 return None
-            scores[held_out] = self._module_scores(module, graphs.subset(held_out))
+            parts.append((held_out, self._module_scores(module, graphs.subset(held_out))))
             del module  # makes room for the next
-        return scores, codes
+        held_out, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.argsort(held_out)
+        return scores[order], codes
 
     def _as_part(self) -> Self:
         """A copy of this estimator that trains on a part of the data: silent, with its own copies of the callbacks."""

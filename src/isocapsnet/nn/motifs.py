@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_option
-from isocapsnet.functional import grown_windows, neighborhoods, soft_minimum, take_windows
+from isocapsnet.functional import grown_windows, permutation_at, soft_minimum, take_windows
 from isocapsnet.functional.isomorphic import match_by
 from isocapsnet.functional.kernels import eager
 from isocapsnet.nn.isomorphic import gaussian
 
-WINDOWS = ("grown", "neighborhood")
+#: What windows hold deviations from.
+DEVIATIONS = ("mean_graph", "mean_edge")
 #: Templates start from windows among this share of those with the largest norm: the others hold noise.
 _STRONGEST = 0.1
 
@@ -33,19 +34,33 @@ class MotifMatch(NamedTuple):
     nodes: Tensor
 
 
+class MotifOutput(NamedTuple):
+    """The output of a motif network for a batch.
+
+    Attributes
+    ----------
+    logits : Tensor (n_graphs, n_classes)
+    scores : Tensor (n_graphs, n_templates)
+        How well each template occurs anywhere in each graph, standardised over the training graphs.
+    """
+
+    logits: Tensor
+    scores: Tensor
+
+
 class MotifNetwork(nn.Module):
     """Templates matched with windows that follow strong edges, pooled over windows, then a linear layer.
 
     A template contributes one number per graph, the soft minimum of its distance to all windows: how well it occurs
-    anywhere. Shuffling the nodes of all graphs changes nothing.
+    anywhere. The network has no parameter for a node: shuffling the nodes of all graphs changes nothing.
 
     Parameters
     ----------
     n_nodes, n_classes, n_templates, kernel_size : int
-    windows : {"grown", "neighborhood"}
-        See :func:`~isocapsnet.functional.grown_windows` (half as many as there are nodes) and
-        :func:`~isocapsnet.functional.neighborhoods` (one for each node).
-    temperature : float
+    deviation_from : {"mean_graph", "mean_edge"}
+        Windows hold deviations from the mean training graph, or from its mean edge. With the latter it makes no
+        difference either if the nodes of each graph are shuffled in another way.
+    softness : float
         τ of the soft minimum.
     """
 
@@ -61,14 +76,14 @@ class MotifNetwork(nn.Module):
         *,
         n_templates: int = 32,
         kernel_size: int = 4,
-        windows: str = "grown",
-        temperature: float = 0.6,
+        deviation_from: str = "mean_graph",
+        softness: float = 0.6,
     ) -> None:
         super().__init__()
-        check_option("windows", windows, WINDOWS)
+        check_option("deviation_from", deviation_from, DEVIATIONS)
         if kernel_size < 2:
             raise InputError(f"kernel_size={kernel_size} is out of range; a motif has at least 2 nodes.")
-        self.windows, self.temperature = windows, temperature
+        self.deviation_from, self.softness = deviation_from, softness
         self.n_windows = min(max(8, n_nodes // 2), n_nodes * (n_nodes - 1) // 2)
         self.templates = gaussian(n_templates, kernel_size, kernel_size)
         self.head = nn.Linear(n_templates, n_classes)
@@ -80,33 +95,36 @@ class MotifNetwork(nn.Module):
         self.register_buffer("variance", torch.ones(n_templates))
 
     @torch.no_grad()
-    def start_from(self, graphs: Tensor) -> None:
-        """Take the mean graph, the unit of the edges and the initial templates from training graphs.
+    def start_from(self, mean: Tensor, graphs: Tensor) -> None:
+        """Start the templates from windows of training graphs, and take the unit of the edges from them.
 
         Parameters
         ----------
+        mean : Tensor (n_nodes, n_nodes)
+            Of all training graphs.
         graphs : Tensor (n_graphs, n_nodes, n_nodes)
+            All or some of them.
         """
-        self.center.copy_(graphs.mean(dim=0))
+        if self.deviation_from == "mean_edge":
+            edges = ~torch.eye(len(mean), dtype=torch.bool, device=mean.device)
+            mean = mean[edges].double().mean().to(mean).expand_as(mean)
+        self.center.copy_(mean)
         self.scale.fill_(1.0)
         n_templates, k, _ = self.templates.shape
         windows = self.take(graphs)[0].reshape(-1, k, k)
         norms = windows.flatten(1).norm(dim=1)
         strongest = norms.topk(max(min(n_templates, len(norms)), round(_STRONGEST * len(norms)))).indices
-        drawn = torch.randperm(len(strongest), device=strongest.device)[torch.arange(n_templates) % len(strongest)]
-        templates = windows[strongest[drawn]]
+        order = torch.randperm(len(strongest)).to(strongest.device)
+        templates = windows[strongest[order.repeat(-(-n_templates // len(order)))[:n_templates]]]
         size = templates.square().sum().div(n_templates * k * (k - 1)).sqrt()
         self.scale.copy_(torch.where(size > 0, size, 1.0))
         self.templates.copy_(templates / self.scale)
 
     def take(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        """Windows ``(n_graphs, n_windows, k, k)`` of deviations from the mean graph, and their nodes."""
+        """Windows ``(n_graphs, n_windows, k, k)`` of deviations, and their nodes."""
         deviations = (graphs - self.center) / self.scale
         k = self.templates.shape[-1]
-        if self.windows == "grown":
-            nodes = grown_windows(deviations, k, self.n_windows)
-        else:
-            nodes = neighborhoods(deviations, k)
+        nodes = grown_windows(deviations, k, self.n_windows)
         return take_windows(deviations, nodes), nodes
 
     def match(self, graphs: Tensor) -> MotifMatch:
@@ -117,9 +135,22 @@ class MotifNetwork(nn.Module):
         distance, permutation = (part.view(shape).transpose(1, 2) for part in found)
         return MotifMatch(distance, permutation, nodes)
 
-    def forward(self, graphs: Tensor) -> Tensor:
-        """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits ``(n_graphs, n_classes)``."""
-        pooled = -soft_minimum(self.match(graphs).distance, self.temperature)
+    def locate(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        """The best window of each template: distances ``(n_graphs, n_templates)`` and nodes ``(..., k)``.
+
+        Nodes are in the order of the rows of the template.
+        """
+        match = self.match(graphs)
+        distance, window = match.distance.min(dim=2)
+        nodes = match.nodes.gather(1, window[..., None].expand(-1, -1, match.nodes.shape[2]))
+        # Row a of a window matches row p[a] of the template.
+        rows = permutation_at(match.permutation.gather(2, window[..., None])[..., 0], nodes.shape[2])
+        return distance, torch.empty_like(nodes).scatter_(2, rows, nodes)
+
+    def forward(self, graphs: Tensor) -> MotifOutput:
+        """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and scores."""
+        pooled = -soft_minimum(self.match(graphs).distance, self.softness)
         # A batch of one graph has no variance of its own.
         training = self.training and len(pooled) > 1
-        return self.head(nn.functional.batch_norm(pooled, self.mean, self.variance, training=training))
+        scores = nn.functional.batch_norm(pooled, self.mean, self.variance, training=training)
+        return MotifOutput(self.head(scores), scores)
