@@ -224,7 +224,7 @@ def test_datasets_that_cannot_be_passed_on_say_how_to_obtain_them(monkeypatch):
         fetch_graphs("nothing")
 
 
-@pytest.mark.parametrize("name", ["planted", "planted-orientation", "planted-null"])
+@pytest.mark.parametrize("name", ["planted", "planted-orientation", "planted-motif", "planted-null"])
 def test_planted_datasets_are_built_in_with_coordinates(name):
     data = fetch_graphs(name)
     assert data.adjacency.shape == (120, 28, 28)

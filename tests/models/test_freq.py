@@ -95,7 +95,7 @@ def test_dense_graphs_of_200_nodes_finish_in_seconds():
 
 
 def planted(signal=2.5, **parameters):
-    X, y, truth, _ = make_planted_graphs(effect="existence", signal_to_noise=signal, random_state=0, **parameters)
+    X, y, truth, *_ = make_planted_graphs(effect="existence", signal_to_noise=signal, random_state=0, **parameters)
     return X, y, truth
 
 

@@ -98,11 +98,12 @@ def _local_name(name: str) -> str:
 
 # The regions of AAL's frontal lobe come first. Few nodes and graphs keep a first run on a laptop under three minutes.
 _N_FRONTAL = 28
+#: What the embedded datasets have in common unless they say otherwise: arguments of make_planted_graphs.
+_USUAL: dict[str, Any] = {"n_patterns": 2, "signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1, "missing_nodes": 1}
 
 
-def _make_planted(effect: Literal["existence", "orientation", "null"]) -> BrainGraphs:
-    noise: dict[str, Any] = {"signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1, "missing_nodes": 1}
-    planted = make_planted_graphs(120, _N_FRONTAL, n_patterns=2, effect=effect, **noise)
+def _make_planted(**settings: Any) -> BrainGraphs:
+    planted = make_planted_graphs(120, _N_FRONTAL, **{**_USUAL, **settings})
     whole = load_atlas("aal90")
     assert whole.coordinates is not None
     return BrainGraphs(
@@ -142,11 +143,10 @@ _XU_RECIPE = (
 _NOT_STATED = "not stated by the authors"
 
 
-def _planted(what: str, effect: Literal["existence", "orientation", "null"]) -> CatalogEntry:
+def _planted(what: str, **settings: Any) -> CatalogEntry:
+    make = partial(_make_planted, **settings)
     counts = {"control": 60, "case": 60}
-    return CatalogEntry(
-        f"Synthetic: {what}", _N_FRONTAL, "BSD-3-Clause", "this package", counts, make=partial(_make_planted, effect)
-    )
+    return CatalogEntry(f"Synthetic: {what}", _N_FRONTAL, "BSD-3-Clause", "this package", counts, make=make)
 
 
 def _xu(what: str, name: str, recipe: str = _XU_RECIPE) -> CatalogEntry:
@@ -166,9 +166,18 @@ def _paper(what: str, n_nodes: int, counts: dict[str, int], atlas: str, folder: 
 
 
 CATALOG: dict[str, CatalogEntry] = {
-    "planted": _planted("two planted patterns in one class only", "existence"),
-    "planted-orientation": _planted("the same two patterns in both classes, permuted in one", "orientation"),
-    "planted-null": _planted("no difference between the classes", "null"),
+    "planted": _planted("two planted patterns in one class only", effect="existence"),
+    "planted-orientation": _planted("the same two patterns in both classes, permuted in one", effect="orientation"),
+    # Half of the cases can be told by fixed edges, the others by a sub-graph that is at other nodes in each of them.
+    "planted-motif": _planted(
+        "a pattern at fixed nodes in half of the cases, a motif anywhere in the others",
+        effect=("existence", "motif"),
+        placement="free",
+        prevalence=0.5,
+        n_patterns=1,
+        signal_to_noise=6.0,
+    ),
+    "planted-null": _planted("no difference between the classes", effect="null"),
     "hiv-fmri": _paper(
         *("HIV, functional connectivity", 90, {"-1": 17, "1": 50}, "aal90", "HIV_fMRI"),
         "2d5e93dcbac9b5bd23d383cd23a994a652d8faee",

@@ -28,6 +28,7 @@ from isocapsnet.functional.permutations import (
 )
 from isocapsnet.functional.released import released_match, released_primary_capsules
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
+from isocapsnet.functional.windows import grown_windows, neighborhoods, soft_minimum, take_windows
 
 __all__ = [
     "IsomorphicMatch",
@@ -39,9 +40,11 @@ __all__ = [
     "dense_primary_capsules",
     "dense_votes",
     "dynamic_routing",
+    "grown_windows",
     "isomorphic_match",
     "leaky_softmax",
     "margin_loss",
+    "neighborhoods",
     "permutation_at",
     "permutation_matrices",
     "permutation_number",
@@ -53,8 +56,10 @@ __all__ = [
     "released_primary_capsules",
     "route",
     "safe_norm",
+    "soft_minimum",
     "spectral_match",
     "spectral_permutations",
     "squash",
+    "take_windows",
     "window_eigenvectors",
 ]

@@ -84,13 +84,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def refuse_moved(cls, parameters: Mapping[str, Any]) -> None:
         """Raise InputError for a parameter of earlier versions, with the name of its replacement."""
 
+    @classmethod
+    def update_parameters(cls, parameters: dict[str, Any], version: int) -> dict[str, Any]:
+        """Parameters of a model file that a given ``version`` of the method wrote, as this version takes them."""
+        return parameters
+
     # -- what a method implements ---------------------------------------------------------------------------
 
     _search_space: ClassVar[dict[str, list[Any]]] = {}
     _min_classes: ClassVar[int] = 2
     _max_classes: ClassVar[int | None] = None
-    #: A parameter of earlier versions and the one value that a model file may still have for it.
-    _former_default: ClassVar[tuple[str, Any] | None] = None
     #: Checks ``check(name, value)`` of the fitted numbers in a model file, by attribute without its underscore.
     _state_values: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import log_softmax, softmax
 from sklearn.model_selection import StratifiedKFold
 
 #: Each half of the graphs needs two graphs of every class.
@@ -12,6 +12,8 @@ LEAST_PER_CLASS = 4
 _LOG_RANGE = (-5.0, 5.0)
 # Smaller differences between scores are rounding errors; no temperature is fitted to them.
 _NO_DIFFERENCE = 1e-9
+# A second network must lower twice the log-loss by more than this: the 95 % quantile of χ² with one degree of freedom.
+_EARNED = 3.84
 
 
 def validation_part(codes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.int64]:
@@ -45,16 +47,68 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64], class
     class_weight : array (n_classes,)
         As in the training loss.
     """
-    n_classes = scores.shape[1]
-    counts = np.bincount(codes, minlength=n_classes)
-    targets = (np.eye(n_classes) * counts + 1) / (counts[:, None] + n_classes)
-    pull = class_weight[codes, None] * targets[codes]
-    unit = float(np.sqrt(np.mean(np.square(scores - scores.mean(axis=1, keepdims=True)))))
+    targets, unit = _targets(codes, class_weight), _unit(scores)
     if unit < _NO_DIFFERENCE:
         return 1.0
 
     def log_loss(log_size: float) -> float:
-        return -float(np.sum(pull * log_softmax(np.exp(log_size) / unit * scores, axis=1)))
+        return _log_loss(np.exp(log_size) / unit * scores, targets)
 
     # Convex in t, so there is one minimum.
     return float(np.exp(minimize_scalar(log_loss, bounds=_LOG_RANGE, method="bounded").x) / unit)
+
+
+def fit_weights(
+    scores: NDArray[np.float64],
+    others: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    class_weight: NDArray[np.float64],
+) -> tuple[float, float]:
+    """Weights of two networks whose class scores are added: softmax(t · scores + u · others).
+
+    The second network has to earn its place on held-out graphs: u is 0 and t is :func:`fit_temperature`, unless both
+    together lower twice the log-loss by more than 3.84, as a useless network does with a probability of 5 %. The first
+    network then has the weight 0 if it does not help.
+
+    Parameters
+    ----------
+    scores, others : array (n_graphs, n_classes)
+        Of graphs that were held out of the training.
+    codes : array (n_graphs,)
+    class_weight : array (n_classes,)
+        As in the training loss.
+    """
+    targets = _targets(codes, class_weight)
+    alone = fit_temperature(scores, codes, class_weight)
+    both = np.stack([scores, others])
+    units = np.array([max(_unit(part), _NO_DIFFERENCE) for part in both])
+
+    def loss_and_slope(sizes: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        total = np.tensordot(sizes / units, both, axes=1)
+        excess = targets.sum(axis=1, keepdims=True) * softmax(total, axis=1) - targets
+        return _log_loss(total, targets), np.tensordot(both, excess, axes=2) / units
+
+    # Convex, so there is one minimum.
+    high = float(np.exp(_LOG_RANGE[1]))
+    fit = minimize(loss_and_slope, np.ones(2), jac=True, bounds=[(0.0, high)] * 2, method="L-BFGS-B")
+    if 2 * (_log_loss(alone * scores, targets) - fit.fun) <= _EARNED:
+        return alone, 0.0
+    first, second = (fit.x / units).tolist()
+    return first, second
+
+
+def _targets(codes: NDArray[np.int64], class_weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Platt's targets ``(n_graphs, n_classes)`` times the weight of the graph's class."""
+    n_classes = len(class_weight)
+    counts = np.bincount(codes, minlength=n_classes)
+    targets = (np.eye(n_classes) * counts + 1) / (counts[:, None] + n_classes)
+    return np.asarray(class_weight[codes, None] * targets[codes])
+
+
+def _unit(scores: NDArray[np.float64]) -> float:
+    """The size of the differences between the scores of a graph's classes."""
+    return float(np.sqrt(np.mean(np.square(scores - scores.mean(axis=1, keepdims=True)))))
+
+
+def _log_loss(scores: NDArray[np.float64], targets: NDArray[np.float64]) -> float:
+    return -float(np.sum(targets * log_softmax(scores, axis=1)))

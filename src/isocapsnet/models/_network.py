@@ -15,7 +15,7 @@ from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
-from isocapsnet.models._device import bytes_of_batch, check_room, resolve_device
+from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
 from isocapsnet.models._state import check_arrays, check_truth
@@ -107,8 +107,9 @@ class NetworkClassifier(GraphClassifier):
         self.module_, self.history_ = self._train(graphs, codes, training, validation, seed)
         if len(validation) and self.calibrate:
             held_out = self._module_scores(self.module_, graphs.subset(validation)), codes[validation]
-        weights = class_weights(self.class_weight, self.classes_, codes)
-        self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
+        self.temperature_ = 1.0
+        if held_out is not None:
+            self._calibrate(*held_out, class_weights(self.class_weight, self.classes_, codes))
         self._warn_if_constant(X, training[:1000])
 
     def _train(
@@ -130,7 +131,7 @@ class NetworkClassifier(GraphClassifier):
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
             self._check_room(graphs.device, module, batch)
             # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
-            with torch.autograd.set_multithreading_enabled(False):
+            with torch.autograd.set_multithreading_enabled(False), repeatable_convolutions():
                 self._prepare(module, used)
                 history = train(
                     module,
@@ -146,6 +147,12 @@ class NetworkClassifier(GraphClassifier):
                 )
         module.zero_grad()  # gradients are as large as the module
         return module.eval(), history
+
+    def _calibrate(
+        self, scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]
+    ) -> None:
+        """Fit ``temperature_`` to what ``_module_scores`` gave held-out graphs."""
+        self.temperature_ = fit_temperature(scores, codes, class_weight)
 
     def _build_optimizer(self, module: nn.Module) -> Adam:
         return Adam(module.parameters(), self.learning_rate, self.weight_decay, decoupled=self._decoupled_weight_decay)
@@ -166,16 +173,18 @@ class NetworkClassifier(GraphClassifier):
             )
             return None
         seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
-        scores = np.zeros((len(codes), len(self.classes_)))
+        parts = []
         for (training, held_out), own_seed in zip(halves(codes, seeds[2]), seeds, strict=False):
             try:
                 module, _ = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
             except TrainingDivergedError as error:
                 warn_user(f"The probabilities are not calibrated: a fit to half of the graphs failed. {error}")
                 return None
-            scores[held_out] = self._module_scores(module, graphs.subset(held_out))
+            parts.append((held_out, self._module_scores(module, graphs.subset(held_out))))
             del module  # makes room for the next
-        return scores, codes
+        held_out, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.argsort(held_out)
+        return scores[order], codes
 
     def _as_part(self) -> Self:
         """A copy of this estimator that trains on a part of the data: silent, with copies of callbacks with a state."""
@@ -240,7 +249,9 @@ class NetworkClassifier(GraphClassifier):
         with torch.inference_mode():
             for start in range(0, len(index), self.batch_size):
                 graphs = self.scaler_.transform(X[index[start : start + self.batch_size]])
-                yield self.module_(torch.from_numpy(graphs).to(device))
+                with repeatable_convolutions():
+                    output = self.module_(torch.from_numpy(graphs).to(device))
+                yield output
 
     def _scores(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Class scores ``(n, n_classes)`` of all graphs, or of those at ``index``."""

@@ -98,8 +98,7 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
             f"it holds {method!r:.60} of isocapsnet {content['isocapsnet']}, which isocapsnet {isocapsnet.__version__} "
             "does not have; install that version"
         )
-    parameters = _decode(content["parameters"])
-    estimator = model(**{name: value for name, value in parameters.items() if (name, value) != model._former_default})
+    estimator = model(**model.update_parameters(_decode(content["parameters"]), version))
     estimator._check_parameters(n_nodes)
     estimator.n_nodes_in_, estimator.classes_ = n_nodes, _decode_classes(content["classes"])
     estimator.node_names_in_, estimator.directed_in_ = _decode_layout(content)

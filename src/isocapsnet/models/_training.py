@@ -51,12 +51,20 @@ class Adam:
     learning_rate, weight_decay : float
     decoupled : bool
         Whether the weight decay is decoupled (AdamW) or an L2 penalty (Adam).
+    others : Adam, optional
+        Parameters with a learning rate of their own, which move in the same steps.
     """
 
     def __init__(
-        self, parameters: Iterable[Tensor], learning_rate: float, weight_decay: float, *, decoupled: bool = True
+        self,
+        parameters: Iterable[Tensor],
+        learning_rate: float,
+        weight_decay: float,
+        *,
+        decoupled: bool = True,
+        others: "Adam | None" = None,
     ) -> None:
-        self.parameters = list(parameters)
+        self.parameters, self.others = list(parameters), others
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
 
@@ -64,6 +72,8 @@ class Adam:
         """Forget the gradients of the last step."""
         for parameter in self.parameters:
             parameter.grad = None
+        if self.others is not None:
+            self.others.zero_grad()
 
     @torch.no_grad()
     def step(self) -> None:
@@ -81,6 +91,8 @@ class Adam:
             fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
+        if self.others is not None:
+            self.others.step()
 
 
 def train(

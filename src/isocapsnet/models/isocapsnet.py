@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+import torch
 from torch import nn
 
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._capsules import MarginReached
+from isocapsnet.models._motifs import TwoForms
 from isocapsnet.models._parameters import (
     Count,
     Flag,
@@ -20,10 +23,12 @@ from isocapsnet.models._parameters import (
     one_of,
     with_parameters,
 )
-from isocapsnet.models._templates import TemplateClassifier
+from isocapsnet.models._training import Adam
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
-from isocapsnet.nn.isocapsnet import MATCHING
+from isocapsnet.nn.isocapsnet import MATCHING, ROUTING_OVER
+
+TEMPLATE_INITS = ("normal", "windows")
 
 
 class _WithoutFormulation:
@@ -44,18 +49,39 @@ class _WithoutFormulation:
 
 
 @estimator
-class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
+class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     """Isomorphic capsule network (Zhang 2022).
 
     Learned templates are matched with every window of the adjacency matrix over all node permutations; the match
     score and the winning permutation of each window become capsules, which are routed to one capsule per class. The
     length of a class capsule is the class score. Weighted and negative edges enter as they are.
 
-    Windows are contiguous ranges of nodes, so the model depends on the order of the nodes. With ``stride=kernel_size``
-    the scores do not depend on the orientation of a pattern inside its window; with overlapping windows they do.
+    The windows of the paper are contiguous ranges of nodes, so its network depends on the order of the nodes and sees
+    patterns that have a fixed place. With ``stride=kernel_size`` its scores do not depend on the orientation of a
+    pattern inside its window; with overlapping windows they do. A second network, the motif form, matches templates
+    with sets of nodes that strong edges connect (:class:`~isocapsnet.nn.MotifNetwork`). It does not depend on the order
+    of the nodes and sees patterns that have another place in every subject.
 
     Parameters
     ----------
+    windows : {"auto", "contiguous", "neighborhood"}
+        The network of the paper (``"contiguous"``), the motif form (``"neighborhood"``), or both (``"auto"``). With
+        both, their class scores are added with weights that are fitted to held-out training graphs, as the
+        calibration is; a network that does not help has the weight 0. Without ``calibrate``, ``"auto"`` is
+        ``"contiguous"``.
+    n_motifs : int
+        Templates of the motif form. They start from windows of training graphs. This form makes half as many passes
+        over the graphs as ``max_epochs`` says.
+    motif_size : int
+        Nodes of each of these templates, from 2 to 6.
+    deviation_from : {"mean_graph", "mean_edge"}
+        The motif form looks at deviations from the mean training graph, or from the mean of its edges: choose this if
+        node i of one graph is not node i of another.
+    template_init : {"normal", "windows"}
+        Whether the templates of the paper's network start from random numbers or from windows of training graphs.
+    template_learning_rate : float, optional
+        Learning rate of the templates, without weight decay. The default is that of the other weights in the paper's
+        network, and 0.02 in the motif form.
     n_templates : int
         c, the number of learned templates.
     kernel_size : int
@@ -71,6 +97,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     capsule_size : int
         Size of the class capsules.
     routing_iterations : int
+    routing_over : {"classes", "windows"}
+        What the couplings are normalised over: the classes, or the windows, as Eq. 7 is printed.
     gamma : float
         Padding of the zeros of a permutation, between -1 and 1.
     residual : bool
@@ -90,7 +118,11 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     Attributes
     ----------
     templates_ : array (n_templates, k, k)
-        Learned templates, in scaled units.
+        Learned templates, in scaled units. With ``windows="neighborhood"`` those of the motif form.
+    motifs_ : array (n_motifs, motif_size, motif_size)
+        Learned templates of the motif form, in scaled units: deviations from the mean.
+    form_weights_ : tuple of float
+        Weights of the paper's network and of the motif form in the class scores.
     {fitted}
 
     Examples
@@ -102,18 +134,19 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     (2, 2)
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
-    _former_default: ClassVar[tuple[str, Any] | None] = ("formulation", "paper")
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3]}
     _smaller_model_hint = 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'
 
+    template_init: Annotated[str, one_of(*TEMPLATE_INITS)] = "normal"
     n_templates: Count = 4
     stride: Count = 1
     matching: Annotated[str, one_of(*MATCHING)] = "exact"
     weight_sharing: Annotated[str, one_of(*WEIGHT_SHARING)] = "window"
     primary_size: Count | None = None
     routing_iterations: Annotated[int, in_range(0, MAX_ROUTING_ITERATIONS, integer=True)] = 3
+    routing_over: Annotated[str, one_of(*ROUTING_OVER)] = "classes"
     gamma: Annotated[float, in_range(-1, 1)] = -0.1
     residual: Flag = True
     residual_input: Annotated[str, one_of(*RESIDUAL_INPUTS)] = "softmax"
@@ -125,6 +158,13 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
     tolerance: NotNegative = 1e-3
     patience: Count | None = 20
 
+    @classmethod
+    def update_parameters(cls, parameters: dict[str, Any], version: int) -> dict[str, Any]:
+        """Earlier versions had no motif form, and ``formulation``, of which "paper" is what is left."""
+        if parameters.get("formulation") == "paper":
+            parameters = {name: value for name, value in parameters.items() if name != "formulation"}
+        return parameters if version >= 3 else {"windows": "contiguous", **parameters}
+
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
         if self.matching == "exact":
@@ -134,8 +174,26 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
         if self.routing_iterations == 0 and not self.residual:
             raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
 
+    # -- the network of the paper ---------------------------------------------------------------------------
+
     def _own_callbacks(self) -> list[Any]:
         return [MarginReached(self.tolerance)] if self.tolerance > 0 else []
 
-    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+    def _build_optimizer(self, module: nn.Module) -> Adam:
+        if self.template_learning_rate is None:
+            return super()._build_optimizer(module)
+        templates = module.get_parameter("isomorphic.templates")
+        others = (parameter for parameter in module.parameters() if parameter is not templates)
+        own = Adam([templates], self.template_learning_rate, weight_decay=0.0)
+        return Adam(others, self.learning_rate, self.weight_decay, others=own)
+
+    def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
+        if self.template_init == "windows":
+            some = torch.randint(len(graphs), (self.n_templates,))
+            windows = graphs.batch(some.numpy())[0].unfold(1, self.kernel_size, 1).unfold(2, self.kernel_size, 1)
+            row, column = torch.randint(windows.shape[1], (2, self.n_templates))
+            with torch.no_grad():
+                module.get_parameter("isomorphic.templates").copy_(windows[torch.arange(len(row)), row, column])
+
+    def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         return with_parameters(IsoCapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)

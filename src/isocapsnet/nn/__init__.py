@@ -3,6 +3,7 @@
 from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
 from isocapsnet.nn.isocapsnet import CapsuleLoss, CapsuleOutput, IsoCapsNet, ReleasedIsoCapsNet
 from isocapsnet.nn.isomorphic import IsomorphicLayer, ReleasedIsomorphicLayer, SpectralIsomorphicLayer
+from isocapsnet.nn.motifs import MotifMatch, MotifNetwork, MotifOutput
 
 __all__ = [
     "CapsuleLoss",
@@ -11,6 +12,9 @@ __all__ = [
     "GraphDecoder",
     "IsoCapsNet",
     "IsomorphicLayer",
+    "MotifMatch",
+    "MotifNetwork",
+    "MotifOutput",
     "PrimaryCapsules",
     "ReleasedIsoCapsNet",
     "ReleasedIsomorphicLayer",

@@ -9,8 +9,10 @@ from isocapsnet import functional
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.nn.capsule import DigitCapsules, GraphDecoder, PrimaryCapsules, ResidualCapsules
 from isocapsnet.nn.isomorphic import IsomorphicLayer, ReleasedIsomorphicLayer, SpectralIsomorphicLayer, gaussian
+from isocapsnet.nn.motifs import MotifNetwork, MotifOutput
 
 MATCHING = ("exact", "spectral")
+ROUTING_OVER = ("classes", "windows")
 
 
 class CapsuleOutput(NamedTuple):
@@ -23,11 +25,14 @@ class CapsuleOutput(NamedTuple):
     reconstruction : Tensor (n_graphs, n_nodes, n_nodes) or None
     graphs : Tensor (n_graphs, n_nodes, n_nodes)
         The input, which the reconstruction is compared with.
+    motifs : MotifOutput or None
+        The output of the motif network, if there is one.
     """
 
     capsules: Tensor
     reconstruction: Tensor | None
     graphs: Tensor
+    motifs: MotifOutput | None = None
 
 
 class IsoCapsNet(nn.Module):
@@ -43,6 +48,8 @@ class IsoCapsNet(nn.Module):
     capsule_size : int
     routing_iterations : int
         With 0 there are no routed capsules, and the residual is used alone.
+    routing_over : {"classes", "windows"}
+        What the couplings of a window are normalised over. Eq. 7 as printed normalises over windows.
     gamma : float
     residual : bool
     residual_input : {"softmax", "scores"}
@@ -50,7 +57,14 @@ class IsoCapsNet(nn.Module):
     reconstruct : bool
         Whether there is a decoder.
     template_scale : float
+
+    Attributes
+    ----------
+    motifs : MotifNetwork or None
+        A second network for patterns that have no fixed place. It is trained by itself and assigned afterwards.
     """
+
+    motifs: MotifNetwork | None
 
     def __init__(
         self,
@@ -65,6 +79,7 @@ class IsoCapsNet(nn.Module):
         primary_size: int | None = None,
         capsule_size: int = 16,
         routing_iterations: int = 3,
+        routing_over: str = "classes",
         gamma: float = -0.1,
         residual: bool = True,
         residual_input: str = "softmax",
@@ -75,16 +90,17 @@ class IsoCapsNet(nn.Module):
     ) -> None:
         super().__init__()
         check_option("matching", matching, MATCHING)
+        check_option("routing_over", routing_over, ROUTING_OVER)
         self.n_classes, self.capsule_size = n_classes, capsule_size
         layer = IsomorphicLayer if matching == "exact" else SpectralIsomorphicLayer
         n_windows = ((n_nodes - kernel_size) // stride + 1) ** 2
         self.isomorphic = layer(n_templates, kernel_size, stride, template_scale)
         self.primary = PrimaryCapsules(kernel_size, gamma, primary_size)
         shape = n_classes, n_templates, n_windows
-        self.digit = self.residual = self.decoder = None
+        self.digit = self.residual = self.decoder = self.motifs = None
         if routing_iterations > 0:
             size = self.primary.size
-            self.digit = DigitCapsules(*shape, size, capsule_size, weight_sharing, routing_iterations)
+            self.digit = DigitCapsules(*shape, size, capsule_size, weight_sharing, routing_iterations, routing_over)
         if residual:
             self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input)
         if reconstruct:
@@ -98,7 +114,8 @@ class IsoCapsNet(nn.Module):
             capsules = capsules + self.digit(self.primary(match))
         if self.residual is not None:
             capsules = capsules + self.residual(1 - match.distance)  # Eq. 9: v_j = r_j + c_j
-        return CapsuleOutput(capsules, self.decoder(capsules) if self.decoder is not None else None, graphs)
+        reconstruction = None if self.decoder is None else self.decoder(capsules)
+        return CapsuleOutput(capsules, reconstruction, graphs, None if self.motifs is None else self.motifs(graphs))
 
 
 class ReleasedIsoCapsNet(nn.Module):

@@ -1,0 +1,110 @@
+"""Windows that follow strong edges: against slow references, and invariant to the order of the nodes."""
+
+import numpy as np
+import pytest
+import torch
+
+from isocapsnet._validation import InputError
+from isocapsnet.functional import grown_windows, neighborhoods, soft_minimum, take_windows
+
+
+def random_graphs(seed, n_graphs=3, n_nodes=7, directed=False):
+    graphs = torch.randn(n_graphs, n_nodes, n_nodes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return graphs if directed else (graphs + graphs.mT) / 2
+
+
+def slow_neighborhood(graph, node, k):
+    strength = (abs(graph) + abs(graph).T) / 2
+    others = sorted((j for j in range(len(graph)) if j != node), key=lambda j: -strength[node, j])
+    return [node, *others[: k - 1]]
+
+
+def slow_growth(graph, k, n_windows):
+    strength = ((abs(graph) + abs(graph).T) / 2) ** 2
+    n = len(graph)
+    edges = sorted(((i, j) for i in range(n) for j in range(i + 1, n)), key=lambda e: -strength[e])
+    sets = []
+    for edge in edges[:n_windows]:
+        nodes = list(edge)
+        while len(nodes) < k:
+            rest = [j for j in range(n) if j not in nodes]
+            nodes.append(max(rest, key=lambda j: sum(strength[i, j] for i in nodes)))
+        sets.append(nodes)
+    return sets
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 4, 7])
+def test_neighborhoods_are_those_of_a_sorted_list(k, directed):
+    graphs = random_graphs(0, directed=directed)
+    nodes = neighborhoods(graphs, k)
+    for b, graph in enumerate(graphs.numpy()):
+        assert nodes[b].tolist() == [slow_neighborhood(graph, i, k) for i in range(7)]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("k", "n_windows"), [(2, 21), (3, 5), (4, 9), (7, 1)])
+def test_windows_grow_one_strongest_node_at_a_time(k, n_windows, directed):
+    graphs = random_graphs(1, directed=directed)
+    nodes = grown_windows(graphs, k, n_windows)
+    for b, graph in enumerate(graphs.numpy()):
+        assert nodes[b].tolist() == slow_growth(graph, k, n_windows)
+
+
+def test_the_diagonal_is_never_strong():
+    graphs = random_graphs(2)
+    marked = graphs.clone()
+    marked.diagonal(dim1=1, dim2=2).fill_(1e6)
+    assert torch.equal(neighborhoods(graphs, 4), neighborhoods(marked, 4))
+    assert torch.equal(grown_windows(graphs, 4, 6), grown_windows(marked, 4, 6))
+
+
+@pytest.mark.parametrize("windows", [lambda g: neighborhoods(g, 4), lambda g: grown_windows(g, 4, 8)])
+def test_shuffling_the_nodes_shuffles_the_windows(windows):
+    graphs = random_graphs(3)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(7))
+    shuffled = graphs[:, order][:, :, order]
+    expected = sorted(map(sorted, windows(graphs).flatten(0, 1).tolist()))
+    found = order[windows(shuffled)]
+    assert sorted(map(sorted, found.flatten(0, 1).tolist())) == expected
+
+
+def test_taken_windows_are_sub_matrices_without_diagonal():
+    graphs = random_graphs(4, directed=True)
+    nodes = neighborhoods(graphs, 3)
+    windows = take_windows(graphs, nodes)
+    for b, w in np.ndindex(3, 7):
+        index = nodes[b, w].numpy()
+        expected = graphs[b].numpy()[np.ix_(index, index)].copy()
+        np.fill_diagonal(expected, 0)
+        np.testing.assert_array_equal(windows[b, w].numpy(), expected)
+
+
+def test_taking_windows_has_the_gradient_of_its_edges():
+    graphs = random_graphs(5).requires_grad_()
+    nodes = grown_windows(graphs, 3, 4)
+    assert torch.autograd.gradcheck(lambda g: take_windows(g, nodes), graphs)
+
+
+def test_soft_minimum_lies_between_minimum_and_mean():
+    distances = torch.rand(5, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(soft_minimum(distances, 1e-4), distances.amin(1), atol=1e-3, rtol=0)
+    torch.testing.assert_close(soft_minimum(distances, 1e4), distances.mean(1), atol=1e-3, rtol=0)
+    soft = soft_minimum(distances, 0.3)
+    assert ((soft > distances.amin(1)) & (soft < distances.mean(1))).all()
+    assert torch.autograd.gradcheck(lambda d: soft_minimum(d, 0.3), distances.requires_grad_())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g: neighborhoods(g, 0),
+        lambda g: neighborhoods(g, 8),
+        lambda g: grown_windows(g, 1, 3),
+        lambda g: grown_windows(g, 3, 0),
+        lambda g: grown_windows(g, 3, 22),
+    ],
+)
+def test_windows_that_cannot_be_are_refused(call):
+    with pytest.raises(InputError, match="out of range"):
+        call(random_graphs(0))
