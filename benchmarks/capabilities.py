@@ -28,8 +28,9 @@ from isocapsnet.models import MODELS
 from isocapsnet.report.figures import style
 from paper_tables import put_section
 
-#: Above these a 95 % interval must be for "sees" and "sees in part".
+#: A 95 % interval above these means "sees" and "sees in part"; one below the first means "does not see".
 CLEAR, PART = 0.8, 0.6
+GRADES = ("sees", "sees in part", "may see", "does not see")
 N_FOLDS = 3
 
 
@@ -141,23 +142,21 @@ def _mean_over_effects(cells: dict[str, Interval]) -> float:
 
 
 def grade(cell: Interval) -> str:
-    """Whether a method sees an effect."""
-    return "sees" if cell.low > CLEAR else "sees in part" if cell.low > PART else "does not see"
+    """Whether a method sees an effect, as far as the interval can tell."""
+    if cell.low > PART:
+        return "sees" if cell.low > CLEAR else "sees in part"
+    return "does not see" if cell.high < CLEAR else "may see"
 
 
 def describe(cells: dict[str, Interval]) -> str:
     """What a method can see and what it cannot, in one sentence."""
-    groups: dict[str, list[str]] = {"sees": [], "sees in part": [], "does not see": []}
-    for effect, cell in cells.items():
-        if effect != NULL:
-            groups[grade(cell)].append(effect)
-    if not groups["sees"] and not groups["sees in part"]:
-        words = "sees none of these effects"
-    else:
-        words = "; ".join(f"{verb} {_listed(effects)}" for verb, effects in groups.items() if effects)
+    groups = {name: [e for e, cell in cells.items() if e != NULL and grade(cell) == name] for name in GRADES}
+    parts = [f"{name} {_listed(effects)}" for name, effects in groups.items() if effects]
+    if not any(groups[name] for name in GRADES[:-1]):
+        parts = ["sees none of these effects"]
     if NULL in cells and cells[NULL].low > 0.5:
-        words += "; finds something in null data, where nothing is"
-    return words + "."
+        parts.append("finds something in null data, where nothing is")
+    return "; ".join(parts) + "."
 
 
 def _listed(names: list[str]) -> str:
@@ -200,11 +199,11 @@ def sections(content: dict[str, Any]) -> dict[str, list[str]]:
     """The generated sections of the page in Markdown."""
     table, settings = summarise(content), content["settings"]
     effects = [effect for effect in EFFECTS if any(effect in cells for cells in table.values())]
-    seen_by = ["| effect | what differs | seen by | in part by |", "|---|---|---|---|"]
+    seen_by = ["| effect | what differs | seen by | in part by | perhaps by |", "|---|---|---|---|---|"]
     for effect in effects:
         grades = {name: grade(cells[effect]) for name, cells in table.items() if effect in cells}
-        names = [[f"`{name}`" for name in grades if grades[name] == verb] for verb in ("sees", "sees in part")]
-        cells = [effect, EFFECTS[effect].description, *(", ".join(several) or "nobody" for several in names)]
+        names = [[f"`{name}`" for name in grades if grades[name] == verb] for verb in GRADES[:-1]]
+        cells = [effect, EFFECTS[effect].description, *(", ".join(several) or "–" for several in names)]
         seen_by.append(f"| {' | '.join(cells)} |")
     figures = [f"| method | {' | '.join(effects)} |", "|---" * (len(effects) + 1) + "|"]
     for name, row in table.items():
@@ -220,6 +219,8 @@ def sections(content: dict[str, Any]) -> dict[str, list[str]]:
     tuning = "each method's defaults, without a search" if settings["protocol"] == "paper" else "with a search"
     datasets = " to ".join(map(str, [n_seeds[0], n_seeds[-1]] if len(n_seeds) > 1 else n_seeds))
     measured = measured.format(**settings, tuning=tuning, n_folds=N_FOLDS, datasets=datasets)
+    if missing := [f"`{name}`" for name in MODELS if name not in table]:
+        measured += f" Not measured yet: {_listed(missing)}."
     return {
         "what each method sees": [f"- `{name}` {describe(cells)}" for name, cells in table.items()],
         "who sees each effect": seen_by,
