@@ -16,7 +16,8 @@ import pytest
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.explanation.cards import Effect, EvidenceCard, Orientation, Window
-from isocapsnet.explanation.summary import Explanation, Reconstructions
+from isocapsnet.explanation.reconstructions import Reconstructions
+from isocapsnet.explanation.summary import Explanation
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.evidence import Scene, card_scene, edge_scene
 from isocapsnet.report.figures import FIGURES

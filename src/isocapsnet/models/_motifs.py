@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +14,8 @@ from isocapsnet.nn.motifs import DEVIATIONS, MotifNetwork, MotifOutput
 
 # Templates start from windows of at most this many graphs.
 _STARTING_GRAPHS = 256
+# Carriers of motifs are described from at most this many graphs.
+_DESCRIBED_GRAPHS = 1024
 
 
 class LogitsLoss(nn.CrossEntropyLoss):
@@ -66,3 +69,11 @@ class MotifForm(NetworkClassifier):
         total: Any = sum(batch.sum(dim=0, dtype=torch.float64) for batch, _ in graphs.batches(self.batch_size))
         some = torch.randperm(len(graphs))[:_STARTING_GRAPHS].sort().values
         module.start_from((total / len(graphs)).float(), graphs.batch(some.numpy())[0])
+
+
+@torch.no_grad()
+def describe_motifs(network: MotifNetwork, graphs: GraphStore, batch_size: int) -> None:
+    """Let a trained network describe the carriers of its templates among labelled training graphs."""
+    some = graphs.subset(np.linspace(0, len(graphs) - 1, min(len(graphs), _DESCRIBED_GRAPHS)).astype(np.int64))
+    windows, codes = zip(*((network.take(batch)[0], codes) for batch, codes in some.batches(batch_size)), strict=True)
+    network.describe(torch.cat(windows), torch.cat(codes))

@@ -18,7 +18,7 @@ from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._calibration import fit_weights
 from isocapsnet.models._capsules import MarginReached
-from isocapsnet.models._motifs import MotifForm
+from isocapsnet.models._motifs import MotifForm, describe_motifs
 from isocapsnet.models._parameters import (
     Count,
     Flag,
@@ -311,6 +311,13 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
         form.max_epochs = min(self.motif_epochs, self.max_epochs)
         form.template_learning_rate = self.template_learning_rate or form.template_learning_rate
         return form
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
+        super()._fit(X, codes, X_unlabeled)
+        if self.form_weights_[1] > 0:
+            network = self.motif_network_
+            graphs = self._build_store(X, codes, network.templates.device, None)
+            describe_motifs(network, graphs, self.batch_size)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         aligned, motifs = self._forms(n_nodes)

@@ -16,7 +16,7 @@ from isocapsnet.report.figures.drawing import Drawing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from isocapsnet.explanation.summary import Reconstructions
+    from isocapsnet.explanation.reconstructions import Reconstructions
 
 _DRAWN_EDGES_PER_NODE = 4
 
