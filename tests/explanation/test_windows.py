@@ -15,7 +15,8 @@ TINY = {"kernel_size": 3, "max_epochs": 4, "device": "cpu", "random_state": 0}
 
 
 def _fit(method: str, labels: np.ndarray = PLANTED.labels, **parameters: Any) -> Any:
-    return MODELS[method](**{**TINY, **parameters}).fit(PLANTED.graphs, labels)
+    one_form = {"windows": "contiguous"} if method == "isocapsnet" else {}
+    return MODELS[method](**{**TINY, **one_form, **parameters}).fit(PLANTED.graphs, labels)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -28,6 +29,7 @@ def _fit(method: str, labels: np.ndarray = PLANTED.labels, **parameters: Any) ->
         ("isocapsnet", {"residual": False, "matching": "spectral", "n_templates": 3}),
         ("isocapsnet", {"residual": False, "matching": "spectral", "kernel_size": 9}),
         ("isocapsnet", {"residual": False, "stride": 2, "routing_iterations": 1}),
+        ("isocapsnet", {"residual": False, "routing_over": "windows"}),
         ("isocapsnet-released", {}),
     ],
     ids=str,

@@ -191,9 +191,15 @@ def _make_card(
         region_shares=(np.bincount(nodes.ravel(), minlength=first.n_nodes) / max(len(carriers), 1)).tolist(),
         carriers=carriers,
         verdict=verdict,
-        sentence=sentence,
+        sentence=f"{sentence} {_occurrence(first.classes, n_carriers, n_graphs)}",
         **counts,
     )
+
+
+def _occurrence(classes: Sequence[str], n_carriers: NDArray[np.int64], n_graphs: NDArray[np.int64]) -> str:
+    """In how many graphs of each class the motif occurs."""
+    parts = [f"{a} of {b} of class {name}" for name, a, b in zip(classes, n_carriers, n_graphs, strict=True)]
+    return f"It occurs in {', '.join(parts[:-1])} and {parts[-1]}."
 
 
 def _mean(name: str, fits: Sequence[_Fit]) -> NDArray[np.float64]:
