@@ -19,8 +19,11 @@ from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.runner import Outcome
 from isocapsnet.evaluation.engine.worker import Limits
+from isocapsnet.evaluation.inference import MARGIN
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.evaluation.plan import Plan
+from isocapsnet.evaluation.power import describe_needed
+from isocapsnet.evaluation.procedures import DEFAULT_TEST
 from isocapsnet.evaluation.statistics import CHANCE
 
 
@@ -34,6 +37,7 @@ def benchmark(
     folds: int | None = None,
     candidates: int | None = None,
     permutations: int = 0,
+    test: str = DEFAULT_TEST,
     audit: str | None = None,
     connectivity: str | None = None,
     transform: str | Sequence[str] = (),
@@ -83,6 +87,9 @@ def benchmark(
         Settings that the inner search tries (8); 1 for no search.
     permutations : int
         Draws of the permutation test.
+    test : {"corrected-z", "resampled-t"}
+        How intervals and p-values are computed. "corrected-z" takes the variance of each fold's score from its test
+        subjects; "resampled-t" estimates it from the folds, as many papers do, and needs more of them.
     audit : {"node-order"}, optional
         Run again with shuffled nodes.
     connectivity : str, optional
@@ -145,7 +152,7 @@ def benchmark(
     plan = make_plan(graphs, methods, options, is_embedded=data is None)
     if plan.sites is not None:
         console.print(escape(plan.sites.sentence), soft_wrap=True)
-    if (sentence := _describe_power(plan)) is not None:
+    for sentence in _describe_power(plan):
         console.print(sentence)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
@@ -231,17 +238,21 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _describe_power(plan: Plan) -> str | None:
+def _describe_power(plan: Plan) -> list[str]:
+    """What the run can show with 80 % power, and how many subjects other effects would need."""
     power = plan.detectable
     if np.isnan(power["above_chance"]):
-        return None
-    if power["above_chance"] > 1:
+        return []
+    if power["above_chance"] >= 1:
         words = "even a perfect ROC AUC would not be distinguished from chance with 80 % power"
     else:
         words = f"a ROC AUC of about {power['above_chance']:.2f} is distinguished from chance with 80 % power"
         if power["between_methods"] <= 1 - CHANCE:
             words += f", and a difference of {power['between_methods']:.2f} between two methods"
-    return f"With {power['n_scores']} test folds, {words}."
+    equivalence = power.get("equivalence", 0.0)
+    if equivalence >= 0.01:
+        words += f"; two equal methods are shown to differ by less than {MARGIN} with {equivalence:.0%} power"
+    return [f"With {power['n_scores']} test folds, {words}.", *filter(None, [describe_needed(power)])]
 
 
 def _describe_jobs(execution: Execution, options: Options) -> str:

@@ -21,6 +21,7 @@ from isocapsnet.datasets.reading import ReadOptions, as_names
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.preparation import Step
+from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import DataSource, Samples
 
@@ -39,6 +40,7 @@ class Options:
     folds: int | None
     candidates: int | None
     permutations: int
+    test: str
     audit: str | None
     connectivity: str | None
     transform: str | Sequence[str]
@@ -89,6 +91,7 @@ class Options:
             raise InputError(f"{' and '.join(given)} exclude each other; give one of them.")
         if self.audit is not None:
             check_option("audit", self.audit, ("node-order",))
+        check_option("test", self.test, tuple(TESTS))
         for name, low in _LOWEST.items():
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), low=low, integer=True)
@@ -168,6 +171,7 @@ def make_plan(
         repeats=default_repeats if options.repeats is None else options.repeats,
         preparation=steps,
         permutations=options.permutations,
+        test=options.test,
         audits=0 if options.audit is None else 1,
         save_model="isocapsnet:save_model" if options.save_models else None,
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,

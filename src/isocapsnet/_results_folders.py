@@ -11,12 +11,13 @@ from typing import Any
 from isocapsnet._files import DamagedError
 from isocapsnet._planning import publish
 from isocapsnet._results import Results, describe_call
-from isocapsnet._validation import InputError
+from isocapsnet._validation import InputError, check_option
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import check_artifacts, replacing_folder
 from isocapsnet.evaluation.failures import printable
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.output import read_context, write_results
+from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
 from isocapsnet.evaluation.records import check_truth, find_disagreement
 from isocapsnet.evaluation.results import group_records, tabulate
 from isocapsnet.evaluation.samples import Samples
@@ -93,7 +94,7 @@ def collect(folders: Iterable[Path], check: Check | None = None) -> Collection:
     return Collection({name: items for name, items in kept.items() if items}, failed, notes)
 
 
-def open_results(folder: str | Path) -> Results:
+def open_results(folder: str | Path, *, test: str | None = None) -> Results:
     """Read the results that :func:`isocapsnet.benchmark` or ``isocapsnet benchmark`` left in a folder.
 
     Nothing is written. If the folder holds several datasets or protocols, the one that ``results.json`` is about is
@@ -102,6 +103,8 @@ def open_results(folder: str | Path) -> Results:
     Parameters
     ----------
     folder : path
+    test : {"corrected-z", "resampled-t"}, optional
+        How intervals and p-values are computed; by default as in the run that wrote the folder.
 
     Returns
     -------
@@ -116,6 +119,7 @@ def open_results(folder: str | Path) -> Results:
     'above chance'
     """
     path = Path(folder)
+    check_option("test", test or DEFAULT_TEST, tuple(TESTS))
     _check_folders([path])
     saved, problem = read_context(path)
     copies = DataCopies(path)
@@ -134,7 +138,8 @@ def open_results(folder: str | Path) -> Results:
     notes += copies.problems
     if not has_data and not copies.problems:
         notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
-    return _make_results(collection, group, saved if _is_about(group, saved) else {}, copies, [path], notes)
+    about = saved if _is_about(group, saved) else {}
+    return _make_results(collection, group, about, copies, [path], notes, test or saved.get("test", DEFAULT_TEST))
 
 
 def _check_folders(paths: Sequence[Path]) -> None:
@@ -152,11 +157,12 @@ def _make_results(
     copies: DataCopies,
     folders: Sequence[Path],
     notes: Sequence[str] = (),
+    test: str = DEFAULT_TEST,
 ) -> Results:
     """The results of one group of records; ``saved`` is what a ``results.json`` says about it."""
     dataset, _, preparation = json.loads(group)
     records, errors = collection.records.get(group, []), collection.errors.get(group, [])
-    summary = tabulate(records, errors)
+    summary = tabulate(records, errors, test)
     samples = copies.find(dataset)
     data = None if samples is None else samples.data
     jobs = [item["job"] for item in [*records, *errors]]
@@ -183,7 +189,7 @@ def _is_about(group: str, saved: Mapping[str, Any]) -> bool:
     return bool(dataset == digest and same_protocol and saved.get("preparation", []) == preparation)
 
 
-def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results]:
+def compare(*folders: str | Path, out: str | Path | None = None, test: str = DEFAULT_TEST) -> list[Results]:
     """Read results folders together: one :class:`Results` per dataset, protocol and preparation.
 
     Parameters
@@ -192,6 +198,8 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
         Results of several runs or machines.
     out : path, optional
         Merge the folders into this one. They must be about one dataset under one protocol.
+    test : {"corrected-z", "resampled-t"}
+        How intervals and p-values are computed; see :func:`isocapsnet.benchmark`.
 
     Examples
     --------
@@ -199,6 +207,7 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
     >>> [results] = isocapsnet.compare("results-a", "results-b", out="merged")    # doctest: +SKIP
     """
     paths = [Path(folder) for folder in folders]
+    check_option("test", test, tuple(TESTS))
     _check_folders(paths)
     copies = DataCopies(*paths)
     collection = collect(paths, copies.check)
@@ -209,7 +218,7 @@ def compare(*folders: str | Path, out: str | Path | None = None) -> list[Results
     contexts = [context for context, _ in map(read_context, paths) if "digest" in context.get("data", {})]
     passports = {context["data"]["digest"]: {"passport": context["passport"]} for context in contexts}
     results = [
-        _make_results(collection, group, passports.get(json.loads(group)[0], {}), copies, paths)
+        _make_results(collection, group, passports.get(json.loads(group)[0], {}), copies, paths, test=test)
         for group in collection.groups
     ]
     if out is not None:

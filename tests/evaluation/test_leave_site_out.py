@@ -27,6 +27,7 @@ from isocapsnet.evaluation import (
     Protocol,
     Samples,
     Store,
+    resampled,
     run,
     statistics,
     tabulate,
@@ -178,12 +179,12 @@ def test_table_results_report_and_verdict_say_how_many_sites_count(run_on_eleven
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=9), st.integers(1, 50))
 def test_equal_weights_change_nothing(scores: list[float], weight: int) -> None:
     weights = [weight] * len(scores)
-    plain, weighted = (statistics.corrected_interval(scores, 0.3, weights=w) for w in (None, weights))
+    plain, weighted = (resampled.corrected_interval(scores, 0.3, weights=w) for w in (None, weights))
     assert weighted == pytest.approx(plain, nan_ok=True)
-    tests = [statistics.corrected_t_test(scores, 0.3, weights=w) for w in (None, weights)]
+    tests = [resampled.corrected_t_test(scores, 0.3, weights=w) for w in (None, weights)]
     assert tests[0] == pytest.approx(tests[1])
     variances = np.square(scores)
-    assert statistics.mean_variance(variances, weights) == pytest.approx(np.mean(variances))
+    assert resampled.mean_variance(variances, weights) == pytest.approx(np.mean(variances))
 
 
 def test_the_weighted_test_keeps_its_level_where_large_folds_vary_less() -> None:
@@ -191,7 +192,7 @@ def test_the_weighted_test_keeps_its_level_where_large_folds_vary_less() -> None
     rng = np.random.default_rng(0)
     weights = np.array([2, 3, 5, 8, 30, 60])
     scores = rng.normal(size=(4000, 6)) / np.sqrt(weights)
-    p_values = [statistics.corrected_t_test(row, 0.0, weights=weights) for row in scores]
+    p_values = [resampled.corrected_t_test(row, 0.0, weights=weights) for row in scores]
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
     assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.01)
 
@@ -200,10 +201,10 @@ def test_the_variance_of_a_weighted_mean_is_that_of_a_simulation() -> None:
     rng = np.random.default_rng(0)
     variances, weights = np.array([1.0, 4.0, 0.5]), np.array([1, 2, 7])
     means = np.average(rng.normal(size=(40_000, 3)) * np.sqrt(variances), axis=1, weights=weights)
-    assert statistics.mean_variance(variances, weights) / 3 == pytest.approx(means.var(), rel=0.03)
+    assert resampled.mean_variance(variances, weights) / 3 == pytest.approx(means.var(), rel=0.03)
 
 
 @pytest.mark.parametrize("scores", [[], [np.nan]])
 def test_nothing_defined_gives_no_mean(scores: Sequence[float]) -> None:
     assert np.isnan(statistics.weighted_mean(scores, [1] * len(scores)))
-    assert statistics.mean_variance(scores, [1] * len(scores)) == 0
+    assert resampled.mean_variance(scores, [1] * len(scores)) == 0

@@ -11,8 +11,10 @@ from benchmark_toys import Prior
 from click.testing import CliRunner
 
 import isocapsnet as ic
+from isocapsnet._validation import InputError
 from isocapsnet.cli import main
 from isocapsnet.evaluation.metrics import METRICS, Metric
+from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import PROTOCOLS, Scheme, Split
 from isocapsnet.evaluation.samples import Samples
 
@@ -55,6 +57,17 @@ def test_a_protocol_is_one_entry(study: Path, tmp_path: Path, monkeypatch: pytes
     assert (content["protocol"]["name"], content["protocol"]["repeats"]) == ("halves", 4)
     assert [fold["n_test"] for fold in content["methods"][0]["folds"]] == [12] * 4
     assert ic.open_results(tmp_path / "run").context["protocol"]["name"] == "halves"
+
+
+def test_a_test_is_one_entry(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sure = TESTS["corrected-z"]._replace(above_chance=lambda folds: 0.01, of_chance="by faith")
+    monkeypatch.setitem(TESTS, "sure", sure)
+    content = _benchmark(study, tmp_path / "run", "--methods", "constant", "--repeats", "1", "--test", "sure")
+    assert (content["test"], content["methods"][0]["p_chance"]) == ("sure", 0.01)
+    assert ic.open_results(tmp_path / "run").verdicts == {"constant": "above chance"}
+    assert ic.open_results(tmp_path / "run", test="corrected-z").verdicts["constant"].startswith("not distinguishable")
+    with pytest.raises(InputError, match="test"):
+        ic.open_results(tmp_path / "run", test="faith")
 
 
 def test_a_method_is_one_entry(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from isocapsnet.evaluation import tabulate
+from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import group_records
 
 
 def _record(method: str, repeat: int, fold: int, area: float, **job: Any) -> dict[str, Any]:
-    """A record of 20 + 20 test graphs whose ROC AUC is ``area`` (a multiple of 1/400)."""
+    """A record of 20 + 20 test graphs whose ROC AUC is ``area`` (a multiple of 1/400); constant scores for 0.5."""
     wins = round(area * 400)
     positives = np.full(20, float(wins // 20))
     positives[: wins % 20] += 1
-    score = np.concatenate([np.arange(20) + 0.5, positives]) / 21
+    score = np.full(40, 0.3) if area == 0.5 else np.concatenate([np.arange(20) + 0.5, positives]) / 21
     described = {
         "dataset": "d",
         "method": method,
@@ -47,7 +48,7 @@ def _records(method: str, areas: list[float], **job: Any) -> list[dict[str, Any]
 
 GOOD = [0.8, 0.82, 0.78, 0.81, 0.79, 0.8]
 FAIR = [0.7, 0.72, 0.68, 0.71, 0.69, 0.7]
-NOISE = [0.6, 0.4, 0.55, 0.45, 0.65, 0.5]
+NOISE = [0.6, 0.4, 0.55, 0.45, 0.65, 0.505]
 CONSTANT = [0.5] * 6
 
 
@@ -59,24 +60,54 @@ def test_the_toy_records_have_the_areas_they_claim() -> None:
 
 
 def test_verdicts_in_words() -> None:
-    table = tabulate(
-        [
-            *_records("isocapsnet", GOOD),
-            *_records("linear", FAIR),
-            *_records("gcn", NOISE),
-            *_records("constant", CONSTANT),
-        ]
-    )
-    verdicts = {row.method: row.verdict for row in table.rows}
-    assert verdicts == {
+    records = [
+        *_records("isocapsnet", [0.95] * 6),
+        *_records("linear", FAIR),
+        *_records("gcn", NOISE),
+        *_records("constant", CONSTANT),
+    ]
+    table = tabulate(records)
+    assert table.test == "corrected-z"
+    assert {row.method: row.verdict for row in table.rows} == {
+        "isocapsnet": "above chance, better than linear",
+        "linear": "above chance",
+        "gcn": "not distinguishable from chance, worse than linear",
+        "constant": "not distinguishable from chance, worse than linear",
+    }
+    assert [row.method for row in table.rows if row.is_best] == ["isocapsnet"]
+
+
+def test_the_resampled_t_test_gives_the_verdicts_it_always_gave() -> None:
+    """It takes folds that agree for certainty: a difference of 0.1 in each is p < 1e-70."""
+    records = [
+        *_records("isocapsnet", GOOD),
+        *_records("linear", FAIR),
+        *_records("gcn", NOISE),
+        *_records("constant", CONSTANT),
+    ]
+    table = tabulate(records, test="resampled-t")
+    assert {row.method: row.verdict for row in table.rows} == {
         "isocapsnet": "above chance, better than linear",
         "linear": "above chance",
         "gcn": "not distinguishable from chance",
         "constant": "not distinguishable from chance, worse than linear",
     }
     assert not any(row.is_best for row in table.rows)  # gcn is too noisy to be beaten after correction
-    calm = tabulate([*_records("isocapsnet", GOOD), *_records("linear", FAIR), *_records("constant", CONSTANT)])
+    calm = tabulate(
+        [*_records("isocapsnet", GOOD), *_records("linear", FAIR), *_records("constant", CONSTANT)], test="resampled-t"
+    )
     assert [row.method for row in calm.rows if row.is_best] == ["isocapsnet"]
+    assert all(np.isnan(pair.p_equivalent) for pair in calm.comparisons)
+    assert tabulate(records).rows[0].verdict == "above chance, not distinguishable from linear"
+
+
+def test_methods_with_almost_the_same_predictions_are_equivalent() -> None:
+    """0.7 and 0.7025 differ in one of 400 pairs of each fold."""
+    records = [*_records("gcn", [0.7025] * 30), *_records("linear", [0.7] * 30)]
+    table = tabulate(records)
+    assert table.rows[0].verdict == "above chance, equivalent to linear (±0.03)"
+    assert table.comparisons[0].p_equivalent < 0.05
+    assert "equivalent" not in tabulate(records, test="resampled-t").rows[0].verdict
 
 
 def test_no_winner_is_marked_inside_the_noise() -> None:
@@ -89,7 +120,7 @@ def test_no_winner_is_marked_inside_the_noise() -> None:
 
 
 def test_chance_is_judged_after_holm_over_the_methods_that_could_differ_from_it() -> None:
-    weak = [0.64, 0.71, 0.68, 0.66, 0.73, 0.62]
+    weak = [0.62, 0.69, 0.66, 0.64, 0.71, 0.61]
     alone = tabulate(_records("gcn", weak)).rows[0]
     assert alone.verdict == "above chance"
     beside_constant = tabulate([*_records("gcn", weak), *_records("constant", CONSTANT)]).rows[0]
@@ -98,7 +129,7 @@ def test_chance_is_judged_after_holm_over_the_methods_that_could_differ_from_it(
     assert tabulate([*_records("gcn", weak), *many]).rows[0].verdict == "not distinguishable from chance"
 
 
-def test_permutations_replace_the_t_test_and_incomplete_draws_do_not_count() -> None:
+def test_permutations_replace_the_test_and_incomplete_draws_do_not_count() -> None:
     null = [r for p in range(1, 40) for r in _records("gcn", CONSTANT, permutation=p)]
     row = tabulate([*_records("gcn", GOOD), *null]).rows[0]
     assert row.p_chance == 1 / 40
@@ -108,12 +139,14 @@ def test_permutations_replace_the_t_test_and_incomplete_draws_do_not_count() -> 
 
 
 def test_folds_that_agree_by_luck_are_not_believed_beyond_what_their_subjects_allow() -> None:
-    """Without the least variance this would be p = 0.000001 and an interval of no width."""
-    lucky = tabulate(_records("gcn", [0.6, 0.6, 0.6, 0.6, 0.6, 0.605])).rows[0]
-    assert lucky.verdict == "not distinguishable from chance"
-    assert lucky.metrics["roc_auc"].low < 0.5
-    constant = tabulate(_records("constant", CONSTANT)).rows[0]
-    assert constant.metrics["roc_auc"] == (0.5, 0.5, 0.5)
+    """If folds alone were asked, this would be p = 0.000001 and an interval of no width."""
+    for test in TESTS:
+        lucky = tabulate(_records("gcn", [0.6, 0.6, 0.6, 0.6, 0.6, 0.605]), test=test).rows[0]
+        assert lucky.verdict == "not distinguishable from chance"
+        assert lucky.metrics["roc_auc"].low < 0.5
+        constant = tabulate(_records("constant", CONSTANT), test=test).rows[0]
+        assert constant.metrics["roc_auc"] == (0.5, 0.5, 0.5)
+        assert constant.p_chance == 1
 
 
 def test_equal_areas_of_a_handful_of_folds_have_an_interval_of_some_width() -> None:
@@ -123,8 +156,9 @@ def test_equal_areas_of_a_handful_of_folds_have_an_interval_of_some_width() -> N
 
 
 def test_nobody_wins_or_loses_where_nobody_is_above_chance() -> None:
-    """Equal folds make the differences certain, but three folds do not show that anybody does better than guess."""
-    table = tabulate([*_records("linear", [0.75] * 3), *_records("gcn", [0.25] * 3), *_records("constant", [0.5] * 3)])
+    """Folds that agree make the difference certain, but none of the two is above chance."""
+    table = tabulate([*_records("linear", [0.55] * 3), *_records("gcn", [0.15] * 3), *_records("constant", [0.5] * 3)])
+    assert table.comparisons[0].p_adjusted < 0.001
     assert [row.is_best for row in table.rows] == [False] * 3
     assert all("linear" not in row.verdict for row in table.rows)
 
@@ -169,14 +203,16 @@ def test_versions_are_those_of_the_records_not_of_whoever_reads_them() -> None:
 def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
     perfect = [1.0, 1.0]
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]
-    table = tabulate([*crowd, *_records("constant", [0.5, 0.5])])
+    table = tabulate([*crowd, *_records("constant", [0.5, 0.5])], test="resampled-t")
     verdicts = {row.method: row.verdict for row in table.rows}
     assert (
         verdicts["a"]
         == "not distinguishable from chance (2 folds are too few: a perfect score would not be distinguishable either)"
     )
     assert verdicts["constant"] == "not distinguishable from chance"
-    assert tabulate(_records("a", [1.0] * 6)).rows[0].verdict == "above chance"
+    assert tabulate(crowd).rows[0].verdict == "above chance"
+    tiny = [{**r, "labels": [0, 1, 1], "probabilities": [[1, 0], [0, 1], [0, 1]], "n_train": 6} for r in crowd]
+    assert "a perfect score would not be distinguishable either" in tabulate(tiny).rows[0].verdict
 
 
 def test_failures_are_the_verdict() -> None:
@@ -195,8 +231,14 @@ def test_comparisons_use_the_folds_both_methods_have() -> None:
     assert (comparison.first, comparison.second) == ("isocapsnet", "linear")
 
 
-def test_a_single_fold_gets_a_wilson_interval_and_no_verdict() -> None:
+def test_a_single_fold_is_enough_for_a_test_that_needs_no_variance_between_folds() -> None:
     row = tabulate(_records("gcn", [0.8])).rows[0]
+    assert row.verdict == "above chance"
+    assert row.metrics["roc_auc"].low > 0.5
+
+
+def test_a_single_fold_gets_a_wilson_interval_and_no_verdict_from_a_t_test() -> None:
+    row = tabulate(_records("gcn", [0.8]), test="resampled-t").rows[0]
     assert row.metrics["accuracy"].low < row.metrics["accuracy"].mean < row.metrics["accuracy"].high
     assert np.isnan(row.metrics["roc_auc"].low)
     assert "single test fold" in row.verdict
@@ -205,8 +247,8 @@ def test_a_single_fold_gets_a_wilson_interval_and_no_verdict() -> None:
 def test_the_audit_tells_methods_that_depend_on_node_order() -> None:
     table = tabulate(
         [
-            *_records("cnn", GOOD),
-            *_records("cnn", FAIR, audit=0),
+            *_records("cnn", [0.9] * 6),
+            *_records("cnn", [area - 0.1 for area in FAIR], audit=0),
             *_records("cnn", FAIR, audit=1),
             *_records("linear", FAIR),
             *_records("linear", FAIR, audit=0),
@@ -215,7 +257,7 @@ def test_the_audit_tells_methods_that_depend_on_node_order() -> None:
     audits = {row.method: row.audit for row in table.rows}
     assert audits["cnn"] is not None and audits["linear"] is not None
     assert audits["cnn"].verdict == "depends on the node order"
-    assert audits["cnn"].difference.mean == pytest.approx(-0.1)
+    assert audits["cnn"].difference.mean == pytest.approx(-0.25)
     assert audits["linear"].verdict == "no dependence on the node order found"
     assert audits["linear"].p_value == 1
 

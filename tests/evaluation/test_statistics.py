@@ -1,4 +1,4 @@
-"""Metrics against scikit-learn, intervals and tests against formulas, tables and simulation."""
+"""Metrics against scikit-learn; adjustment, permutation and Wilson interval against known answers."""
 
 import itertools
 import warnings
@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from sklearn import metrics
 
 from isocapsnet.evaluation import statistics
-from isocapsnet.evaluation.metrics import METRICS, roc_auc, score
+from isocapsnet.evaluation.metrics import METRICS, jackknife_variance, roc_auc, score, score_variances
 
 
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 4), rounded=st.booleans())
@@ -57,72 +56,39 @@ def test_a_test_fold_of_one_class_has_no_roc_auc_and_no_warning() -> None:
     assert found["accuracy"] == 1
 
 
-def test_the_null_variance_of_an_area_is_that_of_all_ways_to_deal_out_the_labels() -> None:
-    scores = np.array([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9])
-    areas = []
-    for positive in itertools.combinations(range(7), 3):
-        labels = np.isin(np.arange(7), positive).astype(int)
-        areas.append(roc_auc(labels, np.c_[1 - scores, scores]))
-    assert statistics.auc_variance(0.5, [4, 3]) == pytest.approx(np.var(areas)) == pytest.approx(8 / (12 * 12))
+def _predictions(rng: np.random.Generator, n_classes: int, n_test: int) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.arange(n_test) % n_classes
+    probabilities = rng.dirichlet(np.ones(n_classes), n_test) + rng.random((n_test, 1)) * np.eye(n_classes)[labels]
+    return labels, probabilities / probabilities.sum(axis=1, keepdims=True)
 
 
-def test_the_variance_of_an_area_is_that_of_exponential_scores() -> None:
-    """Hanley and McNeil's formula is exact for them: P(Exp(rate) > Exp(1)) = 1 / (1 + rate)."""
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_squared_contributions_add_up_to_what_leaving_out_each_subject_gives(n_classes: int) -> None:
+    """The infinitesimal jackknife is the limit of the jackknife: alike for many subjects, and equal for a mean."""
+    labels, probabilities = _predictions(np.random.default_rng(0), n_classes, 600)
+    variances = score_variances(labels, probabilities)
+    assert variances.keys() == METRICS.keys() - {"roc_auc"}
+    for name, variance in variances.items():
+        expected = jackknife_variance(METRICS[name].function, labels, probabilities)
+        assert variance == pytest.approx(expected, rel=1e-9 if name == "brier" else 0.03), name
+
+
+def test_the_variance_of_a_metric_is_that_over_new_test_subjects() -> None:
     rng = np.random.default_rng(0)
-    negative, positive = rng.exponential(1, (20_000, 15)), rng.exponential(4, (20_000, 8))
-    areas = (positive[:, :, None] > negative[:, None, :]).mean(axis=(1, 2))
-    assert areas.mean() == pytest.approx(0.8, abs=0.003)
-    assert statistics.auc_variance(0.8, [15, 8]) == pytest.approx(areas.var(), rel=0.03)
+    draws = [_predictions(rng, 2, 200) for _ in range(1500)]
+    scores = [score(*draw) for draw in draws]
+    variances = [score_variances(*draw) for draw in draws[:200]]
+    for name in METRICS.keys() - {"roc_auc"}:
+        expected = np.var([s[name] for s in scores])
+        assert np.mean([v[name] for v in variances]) == pytest.approx(expected, rel=0.12), name
 
 
-def test_the_variance_of_an_area_beyond_two_classes_and_below() -> None:
-    assert statistics.auc_variance(0.5, [10, 10, 10]) == pytest.approx(31 / (12 * 10 * 20))
-    assert np.isnan(statistics.auc_variance(0.5, [10, 0]))
-
-
-def test_corrected_interval_is_the_formula_of_nadeau_and_bengio() -> None:
-    scores = np.array([0.6, 0.7, 0.65, 0.55, 0.72, 0.61])
-    half = stats.t.ppf(0.975, 5) * np.sqrt((1 / 6 + 0.5) * scores.var(ddof=1))
-    interval = statistics.corrected_interval(scores, 0.5)
-    assert interval == pytest.approx((scores.mean(), scores.mean() - half, scores.mean() + half))
-    uncorrected = stats.t.interval(0.95, 5, scores.mean(), stats.sem(scores))
-    assert statistics.corrected_interval(scores, 0.0)[1:] == pytest.approx(uncorrected)
-
-
-def test_intervals_stay_within_what_the_metric_can_be() -> None:
-    assert statistics.corrected_interval([0.9, 1.0, 0.6], 0.5).high == 1
-    assert statistics.corrected_interval([0.9, 1.0, 0.6], 0.5, bounds=(-1.0, 1.0)).low < 0.5
-    assert statistics.corrected_interval([0.1, -0.9, 0.6], 0.5, bounds=(-1.0, 1.0)).low == -1
-    one = statistics.corrected_interval([0.7], 0.5)
-    assert one.mean == 0.7
-    assert np.isnan([one.low, one.high]).all()
-    assert statistics.corrected_interval([0.6, np.nan, 0.8], 0.5).mean == pytest.approx(0.7)
-
-
-def test_without_correction_the_test_is_scipys() -> None:
-    differences = np.array([0.1, 0.05, -0.02, 0.08])
-    for alternative in ("two-sided", "greater"):
-        expected = stats.ttest_1samp(differences, 0, alternative=alternative).pvalue
-        assert statistics.corrected_t_test(differences, 0.0, alternative) == pytest.approx(expected)
-        assert statistics.corrected_t_test(differences, 0.5, alternative) > expected
-
-
-def test_without_variance_the_test_says_the_obvious() -> None:
-    assert statistics.corrected_t_test([0.0, 0.0, 0.0], 0.5) == 1
-    assert statistics.corrected_t_test([0.5, 0.5, 0.5], 0.5) < 1e-6
-    assert statistics.corrected_t_test([-0.5, -0.5, -0.5], 0.5, "greater") > 1 - 1e-6
-    assert statistics.corrected_t_test([0.5], 0.5) == 1
-
-
-def test_a_variance_below_the_least_is_not_believed() -> None:
-    alike, least = [0.10, 0.11, 0.10], 0.01
-    t = np.mean(alike) / np.sqrt(least * (1 / 3 + 0.5))
-    found = statistics.corrected_t_test(alike, 0.5, "greater", least_variance=least)
-    assert found == pytest.approx(stats.t.sf(t, 2))
-    assert statistics.corrected_t_test(alike, 0.5, "greater", least_variance=1e-9) < found
-    half = stats.t.ppf(0.975, 2) * np.sqrt(least * (1 / 3 + 0.5))
-    interval = statistics.corrected_interval(alike, 0.5, bounds=(-1.0, 1.0), least_variance=least)
-    assert interval.high - interval.mean == pytest.approx(half)
+def test_a_perfect_score_and_a_class_of_one_subject_have_a_variance() -> None:
+    perfect = score_variances([0, 1, 1, 1], np.eye(2)[[0, 1, 1, 1]])
+    assert all(perfect[name] > 0 for name in ("accuracy", "balanced_accuracy", "weighted_f1", "macro_f1", "mcc"))
+    assert perfect["brier"] == 0
+    one_class = score_variances([1, 1, 1], np.tile([0.4, 0.6], (3, 1)))
+    assert np.isfinite(list(one_class.values())).all()
 
 
 def test_holm_known_answer() -> None:
@@ -150,23 +116,3 @@ def test_wilson_known_answer() -> None:
     """Newcombe (1998), Table I, case 81 of 263: 0.2553 to 0.3662."""
     interval = statistics.wilson_interval(81, 263)
     assert (round(interval.low, 4), round(interval.high, 4)) == (0.2553, 0.3662)
-
-
-@pytest.mark.parametrize("alternative", ["greater", "two-sided"])
-def test_the_detectable_difference_is_found_with_the_promised_power(alternative) -> None:
-    """Simulated: fold scores with the variance of an uninformative AUC and the correlation the correction assumes."""
-    rng = np.random.default_rng(0)
-    n_scores, ratio, runs = 15, 0.5, 4000
-    difference = statistics.detectable_difference([15, 10], n_scores, ratio, alternative=alternative)
-    variance = 26 / (12 * 15 * 10)
-    # Var(mean) = (1/J + ratio) s^2 where s^2 is the variance between folds: a shared part of ratio * s^2.
-    shared = rng.normal(0, np.sqrt(ratio * variance), (runs, 1))
-    scores = difference + shared + rng.normal(0, np.sqrt(variance), (runs, n_scores))
-    found = [statistics.corrected_t_test(row, ratio, alternative) <= 0.05 for row in scores]
-    assert np.mean(found) == pytest.approx(0.8, abs=0.03)
-
-
-def test_more_subjects_show_smaller_differences_and_one_fold_shows_none() -> None:
-    sizes = [statistics.detectable_difference([n, n], 15, 0.5) for n in (5, 20, 80)]
-    assert sizes == sorted(sizes, reverse=True)
-    assert np.isnan(statistics.detectable_difference([10, 10], 1, 0.5))

@@ -21,9 +21,9 @@ def planted():
 
 @pytest.fixture(scope="module")
 def fitted(planted):
-    return IsoCapsNetClassifier(n_templates=2, kernel_size=3, validation_fraction=0.2, **QUICK).fit(
-        planted.graphs, planted.labels
-    )
+    return IsoCapsNetClassifier(
+        windows="contiguous", n_templates=2, kernel_size=3, validation_fraction=0.2, **QUICK
+    ).fit(planted.graphs, planted.labels)
 
 
 def test_transform_gives_the_capsules_whose_lengths_order_the_probabilities(fitted, planted):

@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from isocapsnet import IsoCapsNetClassifier, make_planted_graphs
-from isocapsnet.evaluation.statistics import corrected_interval
+from isocapsnet.evaluation.resampled import corrected_interval
 
 # Noise 0.2 of the pattern's largest entry, on all entries.
 ORIENTATION = {"n_graphs": 240, "n_nodes": 24, "kernel_size": 4, "effect": "orientation", "signal_to_noise": 5.0}

@@ -125,7 +125,10 @@ def test_answer_says_what_would_have_been_missed() -> None:
 
 
 def test_answer_of_single_folds_failures_and_nothing_at_all() -> None:
-    assert prose.answer(make_content(make_row("linear", 0.9, n_folds=1)))[0].startswith("Undecided")
+    single = make_content(make_row("linear", 0.9, n_folds=1))
+    assert prose.answer(single)[0] == "Yes: linear is above chance."
+    by_t_test = replace(single, table=replace(single.table, test="resampled-t"))
+    assert prose.answer(by_t_test)[0].startswith("Undecided")
     assert prose.answer(make_content(make_row("linear", float("nan"))))[0].startswith("There is no answer")
     assert any("2 of 6 jobs failed" in s for s in prose.answer(make_content(make_row("linear", 0.7, failed=2))))
 
@@ -168,7 +171,9 @@ def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
     content = make_content(make_row("linear", 0.7), make_row("gcn", 0.6), protocol={"name": "nested", "n_folds": 3})
     text = prose.methods_text(content)
     assert "linear and gcn on study (60 graphs of 90 nodes; control: 40, case: 20)" in text
-    assert "one-sided corrected resampled t-test" in text
+    assert "one-sided z-test" in text and "DeLong" in text and "±0.03" in text
+    by_t_test = replace(content, table=replace(content.table, test="resampled-t"))
+    assert "one-sided corrected resampled t-test" in prose.methods_text(by_t_test)
     permuted = replace(content, protocol={"name": "nested", "permutations": 1000})
     assert "by 1000 permutations of the labels" in prose.methods_text(permuted)
 
@@ -181,8 +186,21 @@ def test_chosen_settings_are_counted_over_folds() -> None:
 
 
 def test_bibtex_holds_the_methods_used_and_the_statistics() -> None:
-    text = prose.bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"])
+    text = prose.bibtex(["isocapsnet", "isocapsnet-released", "fastisonn", "linear"], "resampled-t")
     assert text.count("@") == 5
     assert "arXiv:2206.13465" in text and "IsoNN" in text and "nadeau2003" in text and "holm1979" in text
     assert "hanley1982" in text
     assert text.count("{") == text.count("}")
+    assert "delong1988" in prose.bibtex([], "corrected-z")
+
+
+def test_equivalence_is_a_finding_and_the_families_of_tests_are_named_once() -> None:
+    rows = make_row("isocapsnet", 0.75), make_row("linear", 0.75), make_row("constant", 0.5, p_chance=1.0)
+    pair = Comparison("isocapsnet", "linear", Interval(0.0, -0.01, 0.01), 1.0, 1.0, 0.004)
+    content = make_content(*rows, comparisons=[pair])
+    assert any("differ by less than 0.03" in sentence for sentence in prose.answer(content))
+    wide = make_content(*rows, comparisons=[replace(pair, p_equivalent=0.2)])
+    assert not any("differ by less than" in sentence for sentence in prose.answer(wide))
+    text = prose.multiplicity_text(content)
+    assert "2 tests against chance" in text and "1 pairs" in text and "Equal adjusted p-values" in text
+    assert prose.multiplicity_text(make_content()) == ""

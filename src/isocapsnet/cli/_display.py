@@ -75,7 +75,10 @@ def describe_protocol(results: Results) -> str:
 
 
 def _caption(results: Results) -> str:
-    notes = ["95 % intervals and tests over folds, corrected for shared training subjects (Nadeau-Bengio, Holm)."]
+    notes = [
+        f"95 % intervals and tests ({results.summary.test}) corrected for shared training subjects (Nadeau-Bengio), "
+        "p-values for several methods (Holm)."
+    ]
     if any(row.is_best for row in results.summary.rows):
         notes.append("* better than every other method.")
     if any(row.use_unlabeled for row in results.summary.rows):

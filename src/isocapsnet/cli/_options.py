@@ -31,6 +31,17 @@ class Bytes(click.ParamType):
         return int(float(match[1]) * 1000 ** " KMGT".index(match[2] or " "))
 
 
+def test_option(default: str | None) -> Callable[[Any], Any]:
+    """``--test``, with the default of a command."""
+    return click.option(
+        "--test",
+        default=default,
+        show_default=default or "as in the run",
+        metavar="NAME",
+        help="How intervals and p-values are computed: corrected-z or resampled-t.",
+    )
+
+
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _EVALUATION_OPTIONS = (
     # How methods are judged
@@ -40,6 +51,7 @@ _EVALUATION_OPTIONS = (
     click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
     click.option("--folds", type=click.IntRange(2), help="Folds, if the data do not define them.  [default: 3]"),
     click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
+    test_option("corrected-z"),
     click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default)."),
     # What happens between data and method, inside each fold
     click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),

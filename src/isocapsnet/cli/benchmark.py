@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from isocapsnet.cli._options import evaluation_options
+from isocapsnet.cli._options import evaluation_options, test_option
 from isocapsnet.cli.data import reading_options
 
 if TYPE_CHECKING:
@@ -56,19 +56,21 @@ def benchmark(data: str | None, **options: Any) -> None:
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path, file_okay=False))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Merge the folders into this one.")
-def compare(folders: tuple[Path, ...], out: Path | None) -> None:
+@test_option("corrected-z")
+def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
     """Put the results of several runs (or machines) into one table per dataset and protocol.
 
     \b
     Examples
       isocapsnet compare results-a results-b
       isocapsnet compare results-a results-b --out merged
+      isocapsnet compare results --test resampled-t
     """
     import isocapsnet
     from isocapsnet.cli._display import escape, make_console, results_table
 
     console = make_console()
-    for results in isocapsnet.compare(*folders, out=out):
+    for results in isocapsnet.compare(*folders, out=out, test=test):
         console.print(results_table(results, escape(results.title), console.width))
     if out is not None:
         console.print(f"Merged: {escape(str(out))}")

@@ -8,6 +8,7 @@ import click
 
 from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
+from isocapsnet.cli._options import test_option
 
 
 @click.command()
@@ -16,7 +17,8 @@ from isocapsnet._validation import InputError
 @click.option(
     "--figures", type=click.Path(path_type=Path, file_okay=False), help="Also write every figure as PNG and SVG here."
 )
-def report(folder: Path, out: Path | None, figures: Path | None) -> None:
+@test_option(None)
+def report(folder: Path, out: Path | None, figures: Path | None, test: str | None) -> None:
     """Write one self-contained HTML page about the results in DIR.
 
     Only DIR is read. The page needs no network and can be sent or archived as a single file.
@@ -33,7 +35,7 @@ def report(folder: Path, out: Path | None, figures: Path | None) -> None:
         raise InputError(f"There is no folder {folder}; give the folder of `isocapsnet benchmark --out`.")
     target = out or folder / "report.html"
     with make_console().status(f"Drawing {folder}"):
-        results = open_results(folder)
+        results = open_results(folder, test=test)
         with writing(target):
             results.report(target, figures=figures)
     click.echo(printable(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)"))

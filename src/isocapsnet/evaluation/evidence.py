@@ -1,17 +1,17 @@
 """The scores of each method over its records. Of a record no more is kept than a table needs."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.jobs import method_label
-from isocapsnet.evaluation.metrics import roc_auc, score
+from isocapsnet.evaluation.metrics import roc_auc, score, score_variances
 from isocapsnet.evaluation.naming import canonical_json
-from isocapsnet.evaluation.statistics import auc_variance, mean_variance
 
 #: (repeat, fold)
 FoldIndex = tuple[int, int]
@@ -30,8 +30,9 @@ class Identity(NamedTuple):
 class Summary:
     """One record, summarised. All records of a large benchmark may not fit into memory, their summaries do.
 
-    ``scores`` has all metrics for the data as given, and ROC AUC alone for permutations and audits. ``counts``
-    (n_classes,) are the test graphs of each class, ``ratio`` is n_test / n_train.
+    ``scores`` has all metrics for the data as given, and ROC AUC alone for permutations and audits. ``variances`` has
+    those of all metrics but ROC AUC, for the data as given. ``area`` is None for permutations. ``ratio`` is
+    n_test / n_train.
     """
 
     method: Identity
@@ -40,16 +41,12 @@ class Summary:
     audit: int | None
     key: str
     scores: Mapping[str, float]
-    counts: Sequence[int]
+    variances: Mapping[str, float]
+    area: FoldArea | None
     seconds: float
     ratio: float
     sites: Mapping[str, Any] | None
     versions: tuple[tuple[str, str], ...]
-
-    @property
-    def weight(self) -> int:
-        """The weight of the fold in means: its number of subjects if folds are sites, else 1."""
-        return 1 if self.sites is None else int(self.sites["n_subjects"])
 
 
 def summarise(record: Mapping[str, Any]) -> Summary:
@@ -57,6 +54,10 @@ def summarise(record: Mapping[str, Any]) -> Summary:
     job = record["job"]
     labels, probabilities = np.asarray(record["labels"]), np.asarray(record["probabilities"])
     is_plain = not job["permutation"] and job["audit"] is None
+    sites = record.get("sites")
+    # The weight of the fold in means is its number of subjects if folds are sites, else 1.
+    weight = 1 if sites is None else int(sites["n_subjects"])
+    area = None if job["permutation"] else FoldArea.of(labels, probabilities, record["n_train"], weight)
     return Summary(
         method=identify(job),
         index=(job["repeat"], job["fold"]),
@@ -64,10 +65,11 @@ def summarise(record: Mapping[str, Any]) -> Summary:
         audit=job["audit"],
         key=record["key"],
         scores=score(labels, probabilities) if is_plain else {"roc_auc": roc_auc(labels, probabilities)},
-        counts=np.bincount(labels, minlength=len(record["classes"])).tolist(),
+        variances=score_variances(labels, probabilities) if is_plain else {},
+        area=area,
         seconds=sum(record["seconds"].values()),
         ratio=len(record["test"]) / record["n_train"],
-        sites=record.get("sites"),
+        sites=sites,
         versions=_shared(tuple(record.get("versions", {}).items())),
     )
 
@@ -95,32 +97,35 @@ class Evidence:
     method: Identity
     label: str
     folds: dict[FoldIndex, Summary] = field(default_factory=dict)
-    audits: dict[tuple[int, FoldIndex], float] = field(default_factory=dict)
+    audits: dict[FoldIndex, list[FoldArea]] = field(default_factory=dict)
     null: dict[int, dict[FoldIndex, float]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     jobs: int = 0
 
     def add(self, summary: Summary) -> None:
         self.jobs += 1
-        if summary.audit is not None:
-            self.audits[summary.audit, summary.index] = summary.scores["roc_auc"]
-        elif summary.permutation:
+        if summary.area is None:
             self.null.setdefault(summary.permutation, {})[summary.index] = summary.scores["roc_auc"]
+        elif summary.audit is not None:
+            self.audits.setdefault(summary.index, []).append(summary.area)
         else:
             self.folds[summary.index] = summary
 
-    def areas(self) -> dict[FoldIndex, float]:
-        """The ROC AUC of each fold."""
-        return {index: fold.scores["roc_auc"] for index, fold in self.folds.items()}
+    @property
+    def areas(self) -> dict[FoldIndex, FoldArea]:
+        """The ROC AUC of each fold, sorted."""
+        return {index: fold.area for index, fold in sorted(self.folds.items()) if fold.area is not None}
 
-    def weights(self, indices: Iterable[FoldIndex] | None = None) -> list[int]:
-        """The weights of some folds, or of all in their order."""
-        return [self.folds[index].weight for index in (self.folds if indices is None else indices)]
+    @property
+    def audited_areas(self) -> dict[FoldIndex, FoldArea]:
+        """The ROC AUC of each fold with shuffled nodes, the mean over audits."""
+        return {index: _mean_area(several) for index, several in self.audits.items()}
 
-    def area_variance(self, area: float) -> float:
-        """The variance of the ROC AUC of one fold that the test folds imply, if its expectation is ``area``."""
-        variances = [auc_variance(area, fold.counts) for fold in self.folds.values()]
-        return mean_variance(variances, self.weights())
+
+def _mean_area(folds: Sequence[FoldArea]) -> FoldArea:
+    """The mean over evaluations of one test fold."""
+    area, placements = np.mean([fold.area for fold in folds]), np.mean([fold.placements for fold in folds], axis=0)
+    return replace(folds[0], area=float(area), placements=placements)
 
 
 def make_labels_unique(methods: Sequence[Evidence]) -> None:

@@ -13,6 +13,7 @@ from isocapsnet._files import DamagedError, read_json, write_whole
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet.evaluation.evidence import FoldIndex
 from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
 from isocapsnet.evaluation.statistics import wilson_interval
 
@@ -32,6 +33,7 @@ def results_json(table: ResultsTable, context: Mapping[str, Any]) -> dict[str, A
     """The same with scores per fold, keys of records, comparisons and ``context``; NaN and infinity become null."""
     content = {
         **context,
+        "test": table.test,
         "test_over_train": table.test_over_train,
         "sites": None if table.sites is None else table.sites.to_json(),
         "methods": [_method_json(row) for row in table.rows],
@@ -91,7 +93,8 @@ def _is_passport(content: Any) -> bool:
 
 _LARGEST = 10_000_000
 _COUNTS = dict.fromkeys(("n_folds", "repeats", "inner_folds", "n_candidates", "permutations"), int)
-_POWER = dict.fromkeys(("n_scores", "above_chance", "between_methods"), int | float)
+_NEEDED = ("needed_above_chance", "needed_between_methods", "needed_equivalence")
+_POWER = dict.fromkeys(("n_scores", "above_chance", "between_methods", "equivalence", *_NEEDED), int | float)
 #: What is used of ``results.json``, and how it is recognised.
 _CONTEXT: dict[str, Callable[[Any], bool]] = {
     "passport": _is_passport,
@@ -101,6 +104,7 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
     "preparation": lambda value: (
         isinstance(value, list) and all(_has(step, name=str) and "name" in step for step in value)
     ),
+    "test": lambda value: isinstance(value, str) and value in TESTS,
     "detectable": lambda value: _has(value, **_POWER),
     "data": lambda value: _has(value, digest=str, file=str),
     "sweep": lambda value: (

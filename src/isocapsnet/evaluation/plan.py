@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.evaluation.comparisons import CONSTANT
 from isocapsnet.evaluation.jobs import Job, Task, method_label
+from isocapsnet.evaluation.power import Design
 from isocapsnet.evaluation.preparation import Step
-from isocapsnet.evaluation.protocol import Protocol, Split
+from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
+from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects
 from isocapsnet.evaluation.samples import DataSource
 from isocapsnet.evaluation.sites import Sites
-from isocapsnet.evaluation.statistics import CHANCE, detectable_difference
 from isocapsnet.evaluation.store import BATCH_SIZE
 
 
@@ -65,8 +67,11 @@ class Plan:
     #: Import path of ``explain(estimator, graphs, labels, folder)``, called with the test graphs of every fold after
     #: they were predicted; it writes files into ``folder`` and changes no record.
     explain: str | None = None
+    #: A key of :data:`isocapsnet.evaluation.procedures.TESTS`. Records do not depend on it.
+    test: str = DEFAULT_TEST
 
     def __post_init__(self) -> None:
+        check_option("test", self.test, tuple(TESTS))
         check_number("repeats", self.repeats, low=1, integer=True)
         for name in ("permutations", "audits"):
             check_number(name, getattr(self, name), low=0, integer=True)
@@ -91,19 +96,14 @@ class Plan:
 
     @cached_property
     def detectable(self) -> dict[str, float]:
-        """The smallest ROC AUC above chance, and difference of two methods, that is found with 80 % power."""
+        """Effects that are found with 80 % power: see :attr:`isocapsnet.evaluation.procedures.Procedure.power`."""
         samples = self.source.load()
         # A fold of one class has no ROC AUC.
         splits = [split for split in self.folds if len(np.unique(samples.labels[split.test])) > 1] or self.folds
-        n_scores = len(splits) * self.repeats
-        ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
         counts = [[int(np.sum(samples.labels[split.test] == label)) for label in samples.classes] for split in splits]
-        typical = np.median(counts, axis=0).astype(int).tolist()
-        return {
-            "n_scores": n_scores,
-            "above_chance": CHANCE + detectable_difference(typical, n_scores, ratio),
-            "between_methods": detectable_difference(typical, n_scores, ratio, alternative="two-sided"),
-        }
+        weights = [count_subjects(samples, split.test) if split.sites else 1 for split in splits]
+        design = Design(counts, [len(split.train) for split in splits], weights).repeated(self.repeats)
+        return TESTS[self.test].power(design, sum(method.name != CONSTANT for method in self.methods))
 
     def tasks(self, folder: Path) -> list[Task]:
         """All tasks, with artifacts under ``folder``: first the data as given, then audits, then permutations.

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from isocapsnet.evaluation import comparisons, statistics
+from isocapsnet.evaluation import comparisons
+from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.comparisons import REFERENCE, Audit, Comparison
 from isocapsnet.evaluation.evidence import (
     Evidence,
@@ -20,8 +21,9 @@ from isocapsnet.evaluation.evidence import (
 )
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
+from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS, Procedure
 from isocapsnet.evaluation.sites import Sites
-from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
+from isocapsnet.evaluation.statistics import LEVEL, Interval, wilson_interval
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class MethodResult:
     keys: Mapping[FoldIndex, str]
     #: Fold to the number of its test graphs.
     n_test: Mapping[FoldIndex, int]
-    #: Fold to its part in means: 1, or the number of test subjects where folds are sites.
-    weights: Mapping[FoldIndex, int]
+    #: Fold to its weight in means: 1, or the number of test subjects if folds are sites.
+    weights: Mapping[FoldIndex, float]
     #: Mean of tuning, fitting and predicting per fold.
     seconds: float
     use_unlabeled: bool
@@ -56,6 +58,8 @@ class MethodResult:
     name: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Any] = field(default_factory=dict)
+    #: Fold to its ROC AUC with what tests need.
+    areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -67,7 +71,8 @@ class ResultsTable:
     """All methods on one dataset under one protocol.
 
     ``versions`` are those of the packages that computed the records, separated by commas if there are several.
-    ``sites`` says which sites were tested, if folds are sites.
+    ``sites`` says which sites were tested, if folds are sites. ``test`` is the key of
+    :data:`isocapsnet.evaluation.procedures.TESTS` that intervals and p-values are from.
     """
 
     rows: Sequence[MethodResult]
@@ -75,15 +80,21 @@ class ResultsTable:
     test_over_train: float
     versions: Mapping[str, str]
     sites: Sites | None = None
+    test: str = DEFAULT_TEST
 
 
-def tabulate(records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()) -> ResultsTable:
+def tabulate(
+    records: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = (), test: str = DEFAULT_TEST
+) -> ResultsTable:
     """The table of records that share a dataset, a protocol and a preparation; ``errors`` are of failed jobs."""
-    return tabulate_summaries(map(summarise, records), errors)
+    return tabulate_summaries(map(summarise, records), errors, test)
 
 
-def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[str, Any]] = ()) -> ResultsTable:
+def tabulate_summaries(
+    summaries: Iterable[Summary], errors: Iterable[Mapping[str, Any]] = (), test: str = DEFAULT_TEST
+) -> ResultsTable:
     """The same from summaries of records."""
+    procedure = TESTS[test]
     evidence: dict[Identity, Evidence] = {}
     ratios = []
     versions: dict[str, set[str]] = {}
@@ -100,28 +111,29 @@ def tabulate_summaries(summaries: Iterable[Summary], errors: Iterable[Mapping[st
     ratio = float(np.mean(ratios)) if ratios else float("nan")
     methods = list(evidence.values())
     make_labels_unique(methods)
-    pairs = comparisons.compare_all(methods, ratio)
-    p_chance = comparisons.test_against_chance(methods, ratio)
-    cannot_be_shown = comparisons.find_too_few_folds(methods, ratio)
-    audits = comparisons.test_audits(methods, ratio)
+    pairs = comparisons.compare_all(methods, procedure)
+    p_chance = comparisons.test_against_chance(methods, procedure)
+    untestable = comparisons.find_untestable(methods, procedure)
+    audits = comparisons.test_audits(methods, procedure)
     above_chance = {label for label, p_value in p_chance.items() if p_value <= LEVEL}
     best = comparisons.find_best([m for m in methods if not m.failures and m.label in above_chance], pairs)
-    against_reference = comparisons.compare_with_reference(methods, ratio)
+    against_reference = comparisons.compare_with_reference(methods, procedure)
     sites = Sites.of(fold.sites for method in methods for fold in method.folds.values() if fold.sites is not None)
     rows = []
     for method in methods:
         row = replace(
-            _summarise_method(method, ratio),
+            _summarise_method(method, procedure),
             p_chance=p_chance.get(method.label, float("nan")),
             is_best=method.label == best,
             audit=audits.get(method.label),
         )
         # If neither is above chance, neither is called worse than the other.
         relation = against_reference.get(method.label) if above_chance & {method.label, REFERENCE} else None
-        verdict = _verdict(row, relation, method.label in cannot_be_shown, sites)
+        can_test = len(row.scores) >= procedure.min_folds or row.p_chance < 1
+        verdict = _verdict(row, relation, can_test, method.label in untestable, sites)
         rows.append(replace(row, verdict=verdict))
     used = {package: ", ".join(sorted(several)) for package, several in versions.items()}
-    return ResultsTable(rows, pairs, ratio, used, sites)
+    return ResultsTable(rows, pairs, ratio, used, sites, test)
 
 
 def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -134,25 +146,26 @@ def group_records(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[
     return groups
 
 
-def _summarise_method(method: Evidence, ratio: float) -> MethodResult:
+def _summarise_method(method: Evidence, procedure: Procedure) -> MethodResult:
     """The row without what depends on other rows."""
     name, parameters, _, space, *_ = json.loads(method.method.settings)
     folds = dict(sorted(method.folds.items()))
-    weights = method.weights(folds)
+    areas = method.areas
     metrics = {
-        name: statistics.corrected_interval(
-            [fold.scores[name] for fold in folds.values()], ratio, weights=weights, bounds=(metric.low, metric.high)
+        name: procedure.area_interval(list(areas.values()))
+        if name == "roc_auc"
+        else procedure.mean_interval(
+            [fold.scores[name] for fold in folds.values()],
+            [fold.variances[name] for fold in folds.values()],
+            list(areas.values()),
+            (metric.low, metric.high),
         )
         for name, metric in METRICS.items()
     }
-    areas = [fold.scores["roc_auc"] for fold in folds.values()]
-    if set(areas) != {CHANCE}:  # a constant prediction has this area in every fold by definition
-        least = method.area_variance(metrics["roc_auc"].mean)
-        metrics["roc_auc"] = statistics.corrected_interval(areas, ratio, weights=weights, least_variance=least)
-    n_test = {index: sum(fold.counts) for index, fold in folds.items()}
-    if len(folds) == 1:
+    n_test = {index: area.n_test for index, area in areas.items()}
+    if 0 < len(folds) < procedure.min_folds:
         [total] = n_test.values()
-        metrics["accuracy"] = statistics.wilson_interval(round(metrics["accuracy"].mean * total), total)
+        metrics["accuracy"] = wilson_interval(round(metrics["accuracy"].mean * total), total)
     return MethodResult(
         method=method.label,
         jobs=method.jobs,
@@ -161,16 +174,19 @@ def _summarise_method(method: Evidence, ratio: float) -> MethodResult:
         scores={index: fold.scores for index, fold in folds.items()},
         keys={index: fold.key for index, fold in folds.items()},
         n_test=n_test,
-        weights=dict(zip(folds, weights, strict=True)),
+        weights={index: area.weight for index, area in areas.items()},
         seconds=float(np.mean([fold.seconds for fold in folds.values()])) if folds else float("nan"),
         use_unlabeled=method.method.use_unlabeled,
         name=name,
         parameters=parameters,
         space=space,
+        areas=areas,
     )
 
 
-def _verdict(row: MethodResult, against_reference: str | None, has_too_few_folds: bool, sites: Sites | None) -> str:
+def _verdict(
+    row: MethodResult, against_reference: str | None, can_test: bool, is_untestable: bool, sites: Sites | None
+) -> str:
     """What the results show about one method."""
     if row.failed:
         reason = max(row.failures, key=lambda text: row.failures[text])
@@ -182,12 +198,12 @@ def _verdict(row: MethodResult, against_reference: str | None, has_too_few_folds
     n_scored = sum(not np.isnan(scores["roc_auc"]) for scores in row.scores.values())
     where = f" ({sites.share})" if sites is not None and sites.too_small else ""
     where += f" (ROC AUC over {n_scored} of {len(row.scores)} test folds)" if n_scored < len(row.scores) else ""
-    if len(row.scores) < 2 and row.p_chance == 1:
+    if not can_test:
         return f"a single test fold allows no comparison, only its own interval{where}"
     if row.p_chance <= LEVEL:
         return "above chance" + (f", {against_reference}" if against_reference else "") + where
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
-    if has_too_few_folds:
+    if is_untestable:
         verdict += f" ({len(row.scores)} folds are too few: a perfect score would not be distinguishable either)"
     return verdict + where

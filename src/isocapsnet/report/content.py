@@ -100,7 +100,7 @@ class ReportedMethod:
         return np.repeat(np.arange(len(self.fits)), [len(fit.labels) for fit in self.fits])
 
     @property
-    def weights(self) -> list[int]:
+    def weights(self) -> list[float]:
         """The weight of each fit in means: 1, or its number of test subjects if folds are sites."""
         return list(self.row.weights.values())
 

@@ -7,13 +7,14 @@ from importlib.resources import files
 import numpy as np
 
 from isocapsnet._format import interval, number, p_value, seconds
-from isocapsnet.evaluation.comparisons import REFERENCE
+from isocapsnet.evaluation.comparisons import CONSTANT, REFERENCE
+from isocapsnet.evaluation.inference import MARGIN
 from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.power import describe_needed
+from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import MethodResult
 from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.report.content import Content, ReportedMethod
-
-CONSTANT = "constant"
 
 #: Parameters that a method selects inside each fit if the user does not set them.
 SELECTED_IN_FIT = {"linear": ("C",), "freq": ("density", "C"), "wl": ("density",)}
@@ -45,7 +46,7 @@ def answer(content: Content) -> list[str]:
         return ["There is no answer: no method has a finished job with a score."]
     best = max(contenders, key=lambda row: row.metrics["roc_auc"].mean)
     sentences = [
-        _verdict(contenders),
+        _verdict(contenders, TESTS[content.table.test].min_folds),
         f"{best.method} has the highest mean ROC AUC: {interval(*best.metrics['roc_auc'])} ({_evidence(best)}).",
     ]
     if len(contenders) > 1:
@@ -62,9 +63,9 @@ def answer(content: Content) -> list[str]:
     return sentences
 
 
-def _verdict(rows: Sequence[MethodResult]) -> str:
+def _verdict(rows: Sequence[MethodResult], min_folds: int) -> str:
     """The answer in one sentence, from the tests against chance."""
-    if all(len(row.scores) < 2 for row in rows):
+    if all(len(row.scores) < min_folds for row in rows):
         return "Undecided: there is a single test fold, which shows no more than its own interval."
     winners = [row.method for row in rows if row.p_chance <= LEVEL]
     if not winners:
@@ -100,9 +101,10 @@ def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[s
         if pair.first == REFERENCE:
             other, mean, low, high = pair.second, -mean, -high, -low
         if REFERENCE in (pair.first, pair.second) and name_of.get(other) == "isocapsnet":
-            sentences.append(
-                f"{other} minus {REFERENCE} is {interval(mean, low, high)} in ROC AUC on the same test folds."
-            )
+            sentence = f"{other} minus {REFERENCE} is {interval(mean, low, high)} in ROC AUC on the same test folds."
+            if pair.p_equivalent <= LEVEL:
+                sentence += f" They are equivalent: they differ by less than {MARGIN} ({p_value(pair.p_equivalent)})."
+            sentences.append(sentence)
     return sentences
 
 
@@ -113,7 +115,8 @@ def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
     if area is None or between is None:
         return []
     if area >= 1:
-        return ["With so few graphs and folds, the study could hardly show any effect (80 % power)."]
+        hopeless = "With so few graphs and folds, the study could hardly show any effect (80 % power)."
+        return [hopeless, *filter(None, [describe_needed(detectable)])]
     sentence = (
         f"With {n_folds:.0f} test folds of this size, the study would miss a ROC AUC below about {area:.2f} in more "
         "than one of five cases."
@@ -123,7 +126,25 @@ def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
             f" The same holds for a difference below about {between:.2f} between two methods near chance whose scores "
             "have a correlation of 0.5; for higher correlations, smaller differences can be shown."
         )
-    return [sentence]
+    return [sentence, *filter(None, [describe_needed(detectable)])]
+
+
+def multiplicity_text(content: Content) -> str:
+    """Which tests are adjusted together, how, and why adjusted p-values can be equal."""
+    n_tested = sum(row.p_chance < 1 for row in content.table.rows)
+    has_reference = any(row.method == REFERENCE and row.scores for row in content.table.rows)
+    families = [f"the {n_tested} tests against chance"] if n_tested else []
+    families += [f"the {len(content.table.comparisons)} pairs of methods"] if content.table.comparisons else []
+    families += [f"the comparisons with {REFERENCE} that verdicts are about"] if has_reference else []
+    if not families:
+        return ""
+    return (
+        f"p-values are adjusted by Holm's method inside each family of tests: {listing(families)}. Each family has a "
+        "false finding in at most 5 % of studies. Methods with constant scores cannot differ from chance and are not "
+        "counted. Holm's method multiplies the smallest p-value of n tests by n, the next by n − 1, and so on, and "
+        "never lets an adjusted p-value be smaller than the one before it. Equal adjusted p-values thus need not mean "
+        "equal evidence."
+    )
 
 
 def protocol_text(content: Content) -> str:
@@ -162,21 +183,20 @@ def methods_text(content: Content) -> str:
     classes = ", ".join(f"{class_title(name)}: {count}" for name, count in (passport.get("classes") or {}).items())
     size = f"{passport['n_graphs']} graphs of {passport['n_nodes']} nodes" if "n_graphs" in passport else "brain graphs"
     packages = [f"{name} {versions[name]}" for name in ("torch", "scikit-learn", "numpy", "python") if name in versions]
-    permutations = content.protocol.get("permutations")
+    permutations, procedure = content.protocol.get("permutations"), TESTS[content.table.test]
     chance = (
         f"by {permutations} permutations of the labels, each through the whole protocol"
         if permutations
-        else "by a one-sided corrected resampled t-test"
+        else procedure.of_chance
     )
     used = f" {versions['isocapsnet']}" if "isocapsnet" in versions else ""
     return (
         f"We compared {listing([method.label for method in content.methods])} on {content.name} ({size}"
         f"{'; ' + classes if classes else ''}). {protocol_text(content)} We report ROC AUC, accuracy, balanced "
-        f"accuracy and weighted F1 as means over test folds with 95 % intervals. Their variance is corrected for "
-        f"overlapping training sets (Nadeau and Bengio, 2003); that of ROC AUC is at least the variance implied by the "
-        f"number of test graphs (Hanley and McNeil, 1982). Methods were tested against chance {chance}, and against "
-        f"each other by two-sided corrected resampled t-tests on the same folds; p-values are adjusted by Holm's "
-        f"method (1979). All computations used isocapsnet{used}{' (' + ', '.join(packages) + ')' if packages else ''}."
+        f"accuracy and weighted F1 as means over test folds with 95 % intervals. {procedure.of_intervals} Methods were "
+        f"tested against chance {chance}, and against each other {procedure.of_differences}. All variances are "
+        f"corrected for overlapping training sets (Nadeau and Bengio, 2003); p-values are adjusted by Holm's method "
+        f"(1979). All computations used isocapsnet{used}{' (' + ', '.join(packages) + ')' if packages else ''}."
     )
 
 
@@ -217,9 +237,9 @@ def reproduction_facts(content: Content) -> list[tuple[str, str]]:
     return facts
 
 
-def bibtex(methods: Iterable[str]) -> str:
+def bibtex(methods: Iterable[str], test: str) -> str:
     """Entries of ``references.bib`` for these methods, as far as they have a paper, and for the statistics."""
-    names = {"statistics", *methods}
+    names = {"statistics", test, *methods}
     _, *entries = (files("isocapsnet.report") / "references.bib").read_text(encoding="utf-8").strip().split("\n\n")
     described = (entry.removeprefix("%").split("\n", 1) for entry in entries)
     return "\n\n".join(text for cited_for, text in described if names.intersection(cited_for.split()))

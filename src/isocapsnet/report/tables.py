@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from isocapsnet._format import MISSING, interval, number, p_value, seconds
+from isocapsnet.evaluation.inference import MARGIN
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report.content import Content
@@ -69,16 +70,19 @@ def results_table(content: Content) -> PageTable:
 
 def pairs_table(content: Content) -> PageTable:
     """Every pair of methods."""
+    has_equivalence = any(not np.isnan(pair.p_equivalent) for pair in content.table.comparisons)
     rows = [
         [
             Cell(_breakable(pair.first)),
             Cell(_breakable(pair.second)),
             _interval_cell(pair.difference),
             _cell(p_value(pair.p_adjusted), pair.p_adjusted),
+            *([_cell(p_value(pair.p_equivalent), pair.p_equivalent)] if has_equivalence else []),
         ]
         for pair in content.table.comparisons
     ]
-    numeric = ["first minus second, ROC AUC", "p, adjusted"]
+    numeric = ["first minus second, ROC AUC", "p of a difference, adjusted"]
+    numeric += [f"p of less than ±{MARGIN}, adjusted"] if has_equivalence else []
     return PageTable("pairs", "Differences on the same test folds", ["first", "second", *numeric], rows, numeric)
 
 

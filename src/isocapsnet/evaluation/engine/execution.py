@@ -21,6 +21,7 @@ class Execution:
 
     def __init__(self, plan: Plan, folder: Path, *, retry_failed: bool = True) -> None:
         self.store = Store(folder)
+        self._test = plan.test
         #: All tasks of the plan.
         self.tasks = plan.tasks(folder)
         self._summaries: dict[str, Summary] = {}
@@ -70,4 +71,5 @@ class Execution:
         return tabulate_summaries(
             (self._summaries[key] for key in keys if key in self._summaries),
             [self._errors[key] for key in keys if key in self._errors],
+            self._test,
         )

@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval, number
 from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.evaluation.power import Design
 from isocapsnet.evaluation.results import REFERENCE
-from isocapsnet.evaluation.statistics import CHANCE, auc_variance, mean_variance, weighted_mean
+from isocapsnet.evaluation.statistics import CHANCE, weighted_mean
 from isocapsnet.report.content import Content
 from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
@@ -232,11 +233,7 @@ def _draw_intervals(axis: "Axes", values: NDArray[np.float64], colours: Sequence
 
 def _chance_band(content: Content) -> float | None:
     """Half the width of the range that holds the mean of an uninformative method in at least 95 % of studies."""
-    largest = max(content.methods, key=lambda method: len(method.fits))
-    counts = [np.bincount(fit.labels, minlength=len(content.classes)).tolist() for fit in largest.fits]
-    variances = [auc_variance(CHANCE, count) for count in counts]
-    n_defined = int(np.isfinite(variances).sum())
-    if n_defined < 2:
-        return None
-    variance = mean_variance(variances, largest.weights)
-    return float(1.96 * np.sqrt(variance * (1 / n_defined + content.table.test_over_train)))
+    folds = max((list(method.row.areas.values()) for method in content.methods), key=len)
+    design = Design([fold.counts for fold in folds], [fold.n_train for fold in folds], [fold.weight for fold in folds])
+    variance = design.variance()
+    return None if np.isnan(variance) else float(1.96 * np.sqrt(variance))

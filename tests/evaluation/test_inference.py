@@ -1,0 +1,162 @@
+"""Tests and intervals over folds, against their formulas and their theorems."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from isocapsnet.evaluation import inference
+from isocapsnet.evaluation.areas import FoldArea
+from isocapsnet.evaluation.statistics import Interval
+
+
+def _folds(
+    seed: int, shift: float = 0.0, *, n_folds: int = 3, sizes: tuple[int, ...] = (14, 9), digits: int = 6
+) -> list[FoldArea]:
+    """Folds with ``sizes`` test subjects of each class, whose scores lie ``shift`` standard deviations apart."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    scores = [rng.normal(size=(len(labels), len(sizes))) + shift * np.eye(len(sizes))[labels] for _ in range(n_folds)]
+    return [FoldArea.of(labels, np.round(each, digits), 2 * len(labels)) for each in scores]
+
+
+def test_equal_folds_are_tested_with_the_known_variance_and_the_factor_of_nadeau_and_bengio() -> None:
+    folds = _folds(0, 0.5)
+    mean = np.mean([fold.area for fold in folds])
+    z = (mean - 0.5) / np.sqrt(24 / (12 * 14 * 9) * (1 / 3 + 1 / 2))
+    assert inference.above_chance(folds) == pytest.approx(stats.norm.sf(z))
+
+
+def test_unequal_folds_enter_with_their_weights() -> None:
+    """Var = Σ v (w² + w n_test / n_train)."""
+    folds = [replace(_folds(i, sizes=(n, n))[0], weight=2 * n, n_train=100) for i, n in enumerate((3, 10, 40))]
+    weights = np.array([6, 20, 80]) / 106
+    variances = np.array([(2 * n + 1) / (12 * n * n) for n in (3, 10, 40)])
+    error = np.sqrt(np.sum(variances * (weights**2 + weights * np.array([6, 20, 80]) / 100)))
+    z = (weights @ [fold.area for fold in folds] - 0.5) / error
+    assert inference.above_chance(folds) == pytest.approx(stats.norm.sf(z))
+
+
+def test_constant_scores_and_folds_of_one_class_are_never_above_chance() -> None:
+    labels = np.repeat([0, 1], 10)
+    constant = [FoldArea.of(labels, np.full(20, 0.7), 40)] * 3
+    assert inference.above_chance(constant) == 1
+    assert inference.area_interval(constant) == (0.5, 0.5, 0.5)
+    single = FoldArea.of(np.ones(5, int), np.arange(5.0), 40)
+    assert inference.above_chance([single]) == inference.above_chance([]) == 1
+    assert np.isnan(inference.area_interval([single])).all()
+    others = _folds(1, 0.6)
+    assert inference.above_chance([*others, single]) == inference.above_chance(others)
+
+
+@given(seed=st.integers(0, 10_000), shift=st.floats(-2, 2), n_classes=st.integers(2, 3), digits=st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_the_interval_excludes_chance_where_the_two_sided_test_does(
+    seed: int, shift: float, n_classes: int, digits: int
+) -> None:
+    """Duality: the interval holds the areas that are not rejected."""
+    folds = _folds(seed, shift, sizes=(14, 9, 8)[:n_classes], digits=digits)
+    mean, low, high = inference.area_interval(folds)
+    p_value = inference.above_chance(folds)
+    assert (low > 0.5) == (p_value < 0.025)
+    assert (high < 0.5) == (p_value > 0.975)
+    assert 0 <= low <= mean <= high <= 1
+
+
+@given(seed=st.integers(0, 10_000), shift=st.floats(-3, 3))
+@settings(max_examples=40, deadline=None)
+def test_the_interval_is_the_same_for_the_other_class_and_mirrored_for_negated_scores(seed: int, shift: float) -> None:
+    rng = np.random.default_rng(seed)
+    labels = np.repeat([0, 1], [14, 9])
+    scores = [rng.normal(size=23) + shift * labels for _ in range(3)]
+    mean, low, high = inference.area_interval([FoldArea.of(labels, each, 46) for each in scores])
+    other = inference.area_interval([FoldArea.of(1 - labels, -each, 46) for each in scores])
+    negated = inference.area_interval([FoldArea.of(labels, -each, 46) for each in scores])
+    assert np.allclose(other, (mean, low, high))
+    assert np.allclose(negated, (1 - mean, 1 - high, 1 - low))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (10, 3), (40, 40), (5, 5, 5)])
+def test_an_area_of_1_has_an_interval_of_positive_width(sizes: tuple[int, ...]) -> None:
+    mean, low, high = inference.area_interval(_folds(0, 50.0, sizes=sizes))
+    assert mean == high == 1
+    assert 0 <= low < 0.99
+
+
+def test_more_subjects_narrow_the_interval() -> None:
+    widths = [np.diff(inference.area_interval(_folds(0, 1.0, sizes=(n, n)))[1:])[0] for n in (10, 40, 160)]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_the_variance_of_a_difference_is_that_of_delong() -> None:
+    """Slow reference, written from the definition: covariances of the placements of positives and negatives."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [12, 8])
+    scores = rng.normal(size=(2, 20)) + labels
+    kernel = np.array([[[float(p > n) for n in s[:12]] for p in s[12:]] for s in scores])
+    positive, negative = np.cov(kernel.mean(axis=2)), np.cov(kernel.mean(axis=1))
+    contrast = np.array([1, -1])
+    variance = contrast @ positive @ contrast / 8 + contrast @ negative @ contrast / 12
+    a, b = ([FoldArea.of(labels, s, 40)] for s in scores)
+    error = np.sqrt(variance * (1 + 0.5))
+    mean = kernel[0].mean() - kernel[1].mean()
+    interval, p_value, p_equivalent = inference.difference(a, b)
+    assert interval == pytest.approx((mean, mean - 1.96 * error, mean + 1.96 * error), rel=1e-3)
+    assert p_value == pytest.approx(2 * stats.norm.sf(abs(mean) / error))
+    assert p_equivalent == pytest.approx(stats.norm.sf((0.03 - abs(mean)) / error))
+
+
+@given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 3))
+@settings(max_examples=30, deadline=None)
+def test_a_difference_changes_its_sign_with_the_order(seed: int, n_classes: int) -> None:
+    a, b = (_folds(seed + i, 0.5, sizes=(14, 9, 8)[:n_classes]) for i in range(2))
+    forth, back = inference.difference(a, b), inference.difference(b, a)
+    assert forth.interval == pytest.approx((-back.interval.mean, -back.interval.high, -back.interval.low))
+    assert forth[1:] == pytest.approx(back[1:])
+
+
+@given(seed=st.integers(0, 10_000), margin=st.floats(0.02, 0.5))
+@settings(max_examples=40, deadline=None)
+def test_methods_are_equivalent_where_the_90_percent_interval_lies_inside_the_margin(seed: int, margin: float) -> None:
+    """Schuirmann (1987)."""
+    a, b = _folds(seed, 1.0), _folds(seed + 1, 1.0)
+    (mean, low, _), _, p_equivalent = inference.difference(a, b, margin)
+    half = (mean - low) / stats.norm.isf(0.025) * stats.norm.isf(0.05)
+    assert (p_equivalent <= 0.05) == (mean - half >= -margin and mean + half <= margin)
+
+
+def test_two_perfect_methods_of_few_subjects_are_not_shown_to_be_equivalent() -> None:
+    """A perfect score on few test subjects is no certainty: neither that methods are alike nor that they differ."""
+    few, many = (_folds(0, 50.0, sizes=(n, n)) for n in (5, 60))
+    assert inference.difference(few, _folds(1, 50.0, sizes=(5, 5))).p_equivalent > 0.05
+    assert inference.difference(many, _folds(1, 50.0, sizes=(60, 60))).p_equivalent < 0.05
+    labels = np.array([0, 0, 1])
+    perfect, constant = FoldArea.of(labels, labels, 6), FoldArea.of(labels, np.zeros(3), 6)
+    assert inference.difference([perfect] * 2, [constant] * 2).p_value > 0.05
+
+
+def test_equal_predictions_do_not_differ_and_folds_without_an_area_are_left_out() -> None:
+    folds = _folds(0, 0.5)
+    same = inference.difference(folds, folds)
+    assert same.interval.mean == 0
+    assert same.p_value == 1
+    single = FoldArea.of(np.ones(5, int), np.arange(5.0), 40)
+    other = _folds(1)
+    assert inference.difference([*folds, single], [*other, single]) == inference.difference(folds, other)
+    nothing = inference.difference([single], [single])
+    assert np.isnan(nothing.interval.mean)
+    assert nothing[1:] == (1, 1)
+
+
+def test_the_interval_of_a_mean_is_its_formula_and_stays_inside_the_bounds() -> None:
+    folds = _folds(0)
+    scores, variances = np.array([0.6, 0.7, 0.8]), np.array([0.01, 0.02, 0.03])
+    half = stats.norm.isf(0.025) * np.sqrt(np.mean(variances) * (1 / 3 + 0.5))
+    assert inference.mean_interval(scores, variances, folds) == pytest.approx((0.7, 0.7 - half, 0.7 + half))
+    assert inference.mean_interval(scores, variances, folds, (0.65, 0.75)) == Interval(pytest.approx(0.7), 0.65, 0.75)
+    assert np.isnan(inference.mean_interval([np.nan] * 3, variances, folds).mean)
+    two = inference.mean_interval([0.6, np.nan, 0.8], variances, folds)
+    assert two == inference.mean_interval([0.6, 0.8], [0.01, 0.03], [folds[0], folds[2]])
