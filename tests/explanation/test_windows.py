@@ -29,7 +29,7 @@ def _fit(method: str, labels: np.ndarray = PLANTED.labels, **parameters: Any) ->
         ("isocapsnet", {"residual": False, "matching": "spectral", "n_templates": 3}),
         ("isocapsnet", {"residual": False, "matching": "spectral", "kernel_size": 9}),
         ("isocapsnet", {"residual": False, "stride": 2, "routing_iterations": 1}),
-        ("isocapsnet", {"residual": False, "routing_over": "windows"}),
+        ("isocapsnet", {"residual": False, "routing_over": "windows", "learning_rate": 0.03, "max_epochs": 20}),
         ("isocapsnet-released", {}),
     ],
     ids=str,

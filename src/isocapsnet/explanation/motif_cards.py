@@ -25,9 +25,9 @@ from isocapsnet.explanation.stability import (
 
 #: Patterns whose cosine is at least this, in the best order of nodes, are one motif.
 SIMILAR = 0.95
-# A card is made of at most this many motifs, and of none with less than this part of the importance of all.
-_CARDS = 4
-_LEAST_IMPORTANCE = 0.1
+# There are at most this many cards, and none but the first of a motif with less than this part of all importance.
+_CARDS = 3
+_LEAST_IMPORTANCE = 0.25
 # Sets of shuffled patterns for the null distribution of the agreement of shapes.
 _DRAWS = 199
 
@@ -85,7 +85,11 @@ def combine_motifs(
     assert target is not None
     groups = group_motifs(target)
     total = target.importance(np.arange(len(target.patterns))) or 1.0
-    important = [members for members in groups[:_CARDS] if target.importance(members) >= _LEAST_IMPORTANCE * total]
+    important = [
+        members
+        for rank, members in enumerate(groups[:_CARDS])
+        if rank == 0 or target.importance(members) >= _LEAST_IMPORTANCE * total
+    ]
     return [
         _make_card(
             target.patterns[members[0]],

@@ -1,4 +1,4 @@
-"""The motif form of Iso-CapsNet, for patterns that have no fixed place, and its combination with the paper's network."""
+"""The motif form of Iso-CapsNet, for patterns that have no fixed place, and its sum with the paper's network."""
 
 from copy import copy
 from dataclasses import field

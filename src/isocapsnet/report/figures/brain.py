@@ -77,10 +77,12 @@ def reconstruction(content: Content, method: ReportedMethod) -> Iterator[Drawing
 def plot_scene(scene: Scene, coordinates: NDArray[Any], n_classes: int) -> "Figure":
     """A scene on a glass brain: nodes by weight, in the colour of their class."""
     palette = style.class_colours(n_classes)
+    # Regions of a motif have small dots if it lies on other regions in every carrier.
+    largest = max(scene.nodes.max(initial=0.0), 0.0 if scene.motif is None else 0.5)
     return plot_connectome(
         coordinates,
         scene.edges,
-        node_sizes=60 * scene.nodes / (scene.nodes.max(initial=0.0) or 1.0),
+        node_sizes=60 * scene.nodes / (largest or 1.0),
         node_colours=[style.MUTED if code < 0 else palette[code] for code in scene.favours],
     )
 
@@ -99,7 +101,7 @@ def plot_carriers(card: "MotifCard", classes: Sequence[str], coordinates: NDArra
             figure, (column * width, 0.0, width, 0.88), positions, matrix, 1.8, display_mode="z", node_size=45
         )
         for node, (x, y, _) in enumerate(positions, start=1):
-            axes["z"].ax.text(x, y, str(node), color="white", fontsize=5.5, ha="center", va="center", zorder=10)
+            axes["z"].ax.text(x, y, str(node), color="white", fontsize=5.5, ha="center", va="center", zorder=2000)
         title = f"{carrier.subject} ({classes[carrier.label]})"
         figure.text((column + 0.5) * width, 0.92, title, ha="center", fontsize=7)
     return figure
