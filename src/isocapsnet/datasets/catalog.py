@@ -99,14 +99,11 @@ def _local_name(name: str) -> str:
 # The regions of AAL's frontal lobe come first. Few nodes and graphs keep a first run on a laptop under three minutes.
 _N_FRONTAL = 28
 #: What the embedded datasets have in common unless they say otherwise: arguments of make_planted_graphs.
-_USUAL: dict[str, Any] = {
-    "n_graphs": 120, "n_nodes": _N_FRONTAL, "n_patterns": 2, "signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1,
-    "missing_nodes": 1,
-}  # fmt: skip
+_USUAL: dict[str, Any] = {"n_patterns": 2, "signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1, "missing_nodes": 1}
 
 
 def _make_planted(**settings: Any) -> BrainGraphs:
-    planted = make_planted_graphs(**settings)
+    planted = make_planted_graphs(120, _N_FRONTAL, **{**_USUAL, **settings})
     whole = load_atlas("aal90")
     assert whole.coordinates is not None
     return BrainGraphs(
@@ -147,8 +144,8 @@ _NOT_STATED = "not stated by the authors"
 
 
 def _planted(what: str, **settings: Any) -> CatalogEntry:
-    make = partial(_make_planted, **(_USUAL | settings))
-    counts = dict.fromkeys(("control", "case"), make.keywords["n_graphs"] // 2)
+    make = partial(_make_planted, **settings)
+    counts = {"control": 60, "case": 60}
     return CatalogEntry(f"Synthetic: {what}", _N_FRONTAL, "BSD-3-Clause", "this package", counts, make=make)
 
 
@@ -178,9 +175,7 @@ CATALOG: dict[str, CatalogEntry] = {
         placement="free",
         prevalence=0.5,
         n_patterns=1,
-        n_graphs=160,
-        signal_to_noise=5.0,
-        missing_nodes=0,
+        signal_to_noise=6.0,
     ),
     "planted-null": _planted("no difference between the classes", effect="null"),
     "hiv-fmri": _paper(
