@@ -12,8 +12,8 @@ from isocapsnet._planning import adjacency_of
 from isocapsnet._validation import InputError
 from isocapsnet.explanation.summary import Explanation
 from isocapsnet.explanation.summary import explain as explain_arrays
-from isocapsnet.report.evidence import card_scene, edge_scene
-from isocapsnet.report.figures.brain import plot_one_of_each_class, plot_scene
+from isocapsnet.report.evidence import card_scene, edge_scene, motif_scene
+from isocapsnet.report.figures.brain import plot_carriers, plot_one_of_each_class, plot_scene
 from isocapsnet.report.figures.style import save_figure
 from isocapsnet.report.figures.templates import plot_template
 from isocapsnet.report.prose import class_title
@@ -29,7 +29,7 @@ def explain(
     seed: int = 0,
     **reading: Any,
 ) -> Explanation:
-    """Explain a fitted network on labelled graphs: its templates, where they match, and which edges it uses.
+    """Explain a fitted network on labelled graphs: its templates and motifs, where they match, which edges it uses.
 
     The settings of the model are fitted again on folds of the data, and effects and verdicts come from the graphs that
     each refit did not see. Graphs without a label, and those of classes that the model was not fitted to, are left out.
@@ -79,14 +79,21 @@ def explain(
 
 
 def save_figures(explanation: Explanation, coordinates: NDArray[Any] | None, folder: Path) -> None:
-    """Save templates, reconstructions and, with coordinates (n_nodes, 3), glass brains as PNG and SVG."""
+    """Save templates, motifs, reconstructions and, with coordinates (n_nodes, 3), glass brains as PNG and SVG."""
     scenes = {"edges": edge_scene(explanation, "edges")}
+    titles = [class_title(name) for name in explanation.classes]
     for card in explanation.cards:
         name = f"template-{card.template + 1}"
         save_figure(plot_template(card.matrix), folder, name)
         scenes[name] = card_scene(card, len(explanation.edges), name)
+    for motif in explanation.motif_cards:
+        name = f"motif-{motif.motif + 1}"
+        save_figure(plot_template(motif.matrix), folder, name)
+        save_figure(plot_template(motif.learned), folder, f"{name}-learned")
+        scenes[name] = motif_scene(motif, titles, name)
+        if coordinates is not None and motif.carriers:
+            save_figure(plot_carriers(motif, titles, coordinates), folder, f"{name}-carriers")
     if explanation.reconstructions is not None:
-        titles = [class_title(name) for name in explanation.classes]
         figure, _ = plot_one_of_each_class(explanation.reconstructions, titles, coordinates)
         save_figure(figure, folder, "reconstruction")
     if coordinates is not None:

@@ -141,3 +141,23 @@ def test_refits_see_no_test_graph_and_leave_the_model_as_it_was(monkeypatch: pyt
     for training, test in zip(seen, found, strict=True):
         assert not np.isin(PLANTED.graphs[test][:, 0, 1], training[:, 0, 1]).any()
     assert np.array_equal(model.predict_proba(PLANTED.graphs), before)
+
+
+def test_explain_shows_motifs_and_their_carriers(folder: Path) -> None:
+    planted = make_planted_graphs(90, 12, kernel_size=4, effect="motif", signal_to_noise=8, random_state=0)
+    atlas = Atlas(REGIONS, np.random.default_rng(0).uniform(-50, 50, size=(12, 3)), name="made up")
+    BrainGraphs(planted.graphs, NAMES[planted.labels], name="motifs", atlas=atlas).save(folder / "motifs.npz")
+    model = MODELS["isocapsnet"](
+        windows="neighborhood", n_motifs=8, motif_epochs=20, calibrate=False, random_state=0
+    ).fit(planted.graphs, NAMES[planted.labels])
+    save_model(model, folder / "motifs.safetensors")
+    result = _explain(folder, "motifs", "motifs", "found", "--folds", "0")
+    assert result.exit_code == 0, result.output
+    assert "motif 1" in result.output and "template 1" not in result.output
+    carriers = pd.read_csv(folder / "found" / "motifs.csv")
+    first = carriers[carriers["motif"] == 1]
+    assert (first["class"] == "patient").mean() > 0.9
+    assert set("; ".join(first["regions"]).split("; ")) <= set(REGIONS)
+    figures = {path.name for path in (folder / "found" / "figures").iterdir()}
+    assert {"motif-1.png", "motif-1-learned.svg", "motif-1-brain.png", "motif-1-carriers.png"} <= figures
+    assert not any(name.startswith(("template", "reconstruction")) for name in figures)

@@ -1,11 +1,20 @@
 """Windows that follow strong edges: against slow references, and invariant to the order of the nodes."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import torch
 
 from isocapsnet._validation import InputError
-from isocapsnet.functional import grown_windows, neighborhoods, soft_minimum, take_windows
+from isocapsnet.functional import (
+    grown_windows,
+    nearest_windows,
+    neighborhoods,
+    shared_patterns,
+    soft_minimum,
+    take_windows,
+)
 
 
 def random_graphs(seed, n_graphs=3, n_nodes=7, directed=False):
@@ -108,3 +117,52 @@ def test_soft_minimum_lies_between_minimum_and_mean():
 def test_windows_that_cannot_be_are_refused(call):
     with pytest.raises(InputError, match="out of range"):
         call(random_graphs(0))
+
+
+def all_orders(k):
+    return [list(order) for order in permutations(range(k))]
+
+
+def test_the_nearest_window_is_that_of_a_search_over_all_windows_and_orders():
+    graphs = random_graphs(8, directed=True)
+    windows = take_windows(graphs, grown_windows(graphs, 4, 5))
+    templates = random_graphs(9, n_graphs=2, n_nodes=4, directed=True)
+    distance, window, order = nearest_windows(windows, templates)
+    for b, t in np.ndindex(3, 2):
+        slow = [(windows[b, w][p][:, p] - templates[t]).norm() for w in range(5) for p in all_orders(4)]
+        assert float(distance[b, t]) == pytest.approx(float(min(slow)))
+        nearest, rows = windows[b, window[b, t]], order[b, t]
+        assert float((nearest[rows][:, rows] - templates[t]).norm()) == pytest.approx(float(min(slow)))
+
+
+def test_the_shared_pattern_of_one_carrier_is_its_nearest_window():
+    graphs = random_graphs(10)
+    windows = take_windows(graphs, grown_windows(graphs, 4, 5))
+    templates = random_graphs(11, n_graphs=1, n_nodes=4)
+    carriers = torch.tensor([[False], [True], [False]])
+    pattern = shared_patterns(windows, templates, carriers, n_steps=1)
+    [[window]], [[order]] = nearest_windows(windows[1:2], templates)[1:]
+    assert torch.equal(pattern[0], windows[1, window][order][:, order])
+    assert nearest_windows(windows[1:2], pattern).distance == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_towards_the_shared_pattern_never_increases_the_squared_distance_to_the_carriers(seed):
+    graphs = random_graphs(20 + seed, n_graphs=70, n_nodes=9)
+    windows = take_windows(graphs, grown_windows(graphs, 4, 6))
+    templates = random_graphs(seed, n_graphs=3, n_nodes=4)
+    carriers = torch.rand(70, 3, generator=torch.Generator().manual_seed(seed)) < 0.5
+    totals = []
+    for n_steps in range(5):
+        patterns = shared_patterns(windows, templates, carriers, n_steps)
+        totals.append((nearest_windows(windows, patterns).distance.square() * carriers).sum(dim=0))
+    falls = torch.stack(totals).diff(dim=0)
+    assert (falls <= 1e-9).all()
+    assert (falls[0] < -1e-3).all()
+
+
+def test_a_template_without_carriers_stays():
+    graphs = random_graphs(12)
+    windows = take_windows(graphs, grown_windows(graphs, 4, 5))
+    templates = random_graphs(13, n_graphs=2, n_nodes=4)
+    assert torch.equal(shared_patterns(windows, templates, torch.zeros(3, 2, dtype=torch.bool)), templates)

@@ -48,7 +48,7 @@ def explain(
     model: Path, data: str, out: Path, folds: int, attribution: str, networks: Path | None, figures: bool, seed: int,
     **reading: Any,
 ) -> None:  # fmt: skip
-    """Explain a saved MODEL on DATA: its templates, where they match, whether they are stable, which edges it uses.
+    """Explain a saved MODEL on DATA: its templates and motifs, where they match, whether they are stable, its edges.
 
     A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit. The settings of
     MODEL are therefore fitted again on folds of DATA; effects and verdicts come from the graphs that each refit did not
@@ -91,11 +91,16 @@ def explain(
             if coordinates is None:
                 console.print("The nodes have no coordinates, so nothing is drawn on the brain; use --atlas.")
     console.print(_summary(explanation))
+    for note in explanation.notes:
+        console.print(escape(note))
     console.print(escape(f"Written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}"))
 
 
 def _summary(explanation: "Explanation") -> "RichTable":
-    """Effects, regions and verdicts of all templates, and the regions of the strongest edges."""
+    """Effects, regions and verdicts of all templates and motifs, and the regions of the strongest edges.
+
+    The share beside a region of a motif is that of the motif's carriers.
+    """
     from rich.table import Table as RichTable
 
     from isocapsnet.cli._display import escape
@@ -115,6 +120,15 @@ def _summary(explanation: "Explanation") -> "RichTable":
             f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
             escape(", ".join(explanation.node_name(region.node) for region in card.regions[:_LISTED_REGIONS])),
             escape(card.sentence),
+        )
+    for motif in explanation.motif_cards:
+        effect, shares = motif.effect, motif.region_shares
+        nodes = sorted(range(len(shares)), key=lambda node: -shares[node])[:_LISTED_REGIONS]
+        table.add_row(
+            f"motif {motif.motif + 1}",
+            f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
+            escape(", ".join(f"{explanation.node_name(node)} ({shares[node]:.0%})" for node in nodes)),
+            escape(motif.sentence),
         )
     strongest = explanation.strongest_regions[:_LISTED_REGIONS]
     table.add_row(

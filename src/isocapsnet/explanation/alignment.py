@@ -26,7 +26,7 @@ def align_templates(
     Returns the index of the template for each one of the reference ``(n_templates,)``, and permutations
     ``(n_templates, k)``: ``matrices[order][i][p][:, p]`` with ``p = permutations[i]`` has the reference's node order.
     """
-    distances, permutations = _isomorphic_distances(reference, matrices)
+    distances, _, permutations = compare_shapes(reference, matrices)
     rows, order = linear_sum_assignment(distances)
     return order, permutations[rows, order]
 
@@ -74,27 +74,29 @@ def _similarity(fits: NDArray[np.float32], reference: NDArray[np.float32] | None
     n_fits, n_templates, k, _ = fits.shape
     stacks = fits if reference is None else np.concatenate([reference[None], fits])
     flat = stacks.reshape(-1, k, k)
-    squares = (flat.astype(np.float64) ** 2).sum(axis=(1, 2))
-    distances, _ = _isomorphic_distances(flat, flat)  # one call for all pairs: the time goes into calls
-    lengths = np.sqrt(squares[:, None] * squares)
-    products = (squares[:, None] + squares - distances**2) / 2
-    cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    distances, cosines, _ = compare_shapes(flat, flat)  # one call for all pairs: the time goes into calls
     starts = np.arange(len(flat) - n_fits * n_templates, len(flat), n_templates)
     blocks = (distances[:n_templates, start : start + n_templates] for start in starts)
     same = starts + np.stack([linear_sum_assignment(block)[1] for block in blocks], axis=1)  # (n_templates, n_fits)
     return mean_over_pairs(cosines[same[:, :, None], same[:, None, :]])
 
 
-def _isomorphic_distances(
+def compare_shapes(
     targets: NDArray[np.float32], matrices: NDArray[np.float32]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """min over P of ‖P K Pᵀ - T‖ for targets T ``(n, k, k)`` and matrices K ``(m, k, k)``.
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Compare matrices K ``(m, k, k)`` with targets T ``(n, k, k)`` in the order of nodes that fits best.
 
-    Returns distances ``(n, m)`` and the winners ``(n, m, k)``; large templates are matched by their eigenvectors.
+    Returns the distances min over P of ‖P K Pᵀ - T‖ ``(n, m)``, the cosines of T and P K Pᵀ ``(n, m)``, and the winners
+    ``(n, m, k)``: ``K[p][:, p]`` has the target's node order. Large templates are matched by their eigenvectors.
     """
     graphs, templates = (
         torch.from_numpy(np.ascontiguousarray(stack, dtype=np.float32)) for stack in (targets, matrices)
     )
     match = (isomorphic_match if targets.shape[-1] <= _EXACT_SIZE else spectral_permutations)(graphs, templates)
     winners = permutation_at(match.permutation[:, :, 0, 0], targets.shape[-1])
-    return match.distance[:, :, 0, 0].double().numpy(), winners.numpy()
+    distances = match.distance[:, :, 0, 0].double().numpy()
+    first, second = (np.square(stack, dtype=np.float64).sum(axis=(1, 2)) for stack in (targets, matrices))
+    lengths = np.sqrt(first[:, None] * second)
+    products = (first[:, None] + second - distances**2) / 2
+    cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    return distances, cosines, winners.numpy()

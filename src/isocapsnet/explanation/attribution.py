@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import spearmanr
-from torch import Tensor
+from torch import Tensor, nn
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.explanation.contrasts import margins
 from isocapsnet.models._network import NetworkClassifier
+from isocapsnet.nn import MotifNetwork
 
 ATTRIBUTIONS = ("gradient", "integrated")
 
@@ -119,10 +120,21 @@ def untrained_correlation(estimator: Any, X: NDArray[Any], method: str = "gradie
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
+            _randomize_motifs(untrained.module_, estimator.module_)
         untrained.module_.to(next(estimator.module_.parameters()).device).eval()
         random = _edge_importance(edge_attributions(untrained, X, method))
         correlations += [_rank_correlation(a, b) for a, b in zip(learned, random, strict=True)]
     return float(np.mean(correlations))
+
+
+@torch.no_grad()
+def _randomize_motifs(untrained: nn.Module, trained: nn.Module) -> None:
+    """Give motif networks before training random weights, which start from 0, and the mean and scale of the data."""
+    for module, other in zip(untrained.modules(), trained.modules(), strict=True):
+        if isinstance(module, MotifNetwork):
+            nn.init.normal_(module.head.weight)
+            module.center.copy_(other.get_buffer("center"))
+            module.scale.copy_(other.get_buffer("scale"))
 
 
 def margin_gradients(function: Margins, inputs: Tensor) -> Tensor:

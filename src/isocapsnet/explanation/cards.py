@@ -145,3 +145,97 @@ class EvidenceCard:
     regions: list[Region]
     verdict: str
     sentence: str
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A graph in which a motif occurs.
+
+    Attributes
+    ----------
+    subject : str
+    label : int
+        Code of the class.
+    distance : float
+        Between the motif and its best window; the smallest is the clearest.
+    nodes : list of int
+        Node a of the motif lies on ``nodes[a]``.
+    """
+
+    subject: str
+    label: int
+    distance: float
+    nodes: list[int]
+
+
+@dataclass(frozen=True)
+class MotifCard:
+    """The evidence of a motif, which has no fixed place, over all fits.
+
+    Motifs of a fit that look alike (cosine of their patterns of at least 0.95 in the best order of nodes) are one motif
+    here: their contributions to the class scores are added.
+
+    Attributes
+    ----------
+    motif : int
+        Rank by importance, from 0.
+    matrix : list of lists (motif_size, motif_size)
+        What training graphs that carry the motif have in common, mean over fits: deviations from the mean.
+    learned : list of lists (motif_size, motif_size)
+        The learned template, mean over fits, in the same units and order of nodes.
+    unit : str
+        Of both.
+    n_members : int
+        Learned templates that look alike, in the fit that the others are compared with.
+    importance : float
+        Standard deviation of the motif's part in the margin over training graphs, relative to that of all motifs.
+    n_fits : int
+        Number of fits.
+    n_left_out : int
+        Number of fits that cannot be compared: their motifs have another size or number, or they have fewer than two
+        unseen graphs of a class.
+    n_without : int
+        Number of fits in which the motif form has weight 0. They count as fits that do not separate the classes.
+    n_separating : int
+        Number of fits in which the motif separates the classes of unseen graphs (p <= 0.05 each).
+    p_value : float
+        Combined over the fits and adjusted for the number of different motifs.
+    effect : Effect
+        Of the motif's contribution to the margin, mean over fits.
+    shape : Agreement or None
+        Mean cosine of the patterns between fits, beside that of as many patterns with shuffled edges; None for fewer
+        than three fits.
+    n_graphs, n_carriers : list of int (n_classes,)
+        Unseen graphs of each class, and those that carry the motif: the distance of their best window is at most a
+        threshold that was fitted to the training graphs.
+    favours : int
+        The class with the largest share of carriers.
+    region_shares : list of float (n_nodes,)
+        Share of the carriers in which the node is part of the motif.
+    carriers : list of Carrier
+        The clearest first.
+    verdict : {"stable", "not stable", "not assessed"}
+    sentence : str
+        The verdict with its reasons.
+    """
+
+    motif: int
+    matrix: list[list[float]]
+    learned: list[list[float]]
+    unit: str
+    n_members: int
+    importance: float
+    n_fits: int
+    n_left_out: int
+    n_without: int
+    n_separating: int
+    p_value: float
+    effect: Effect
+    shape: Agreement | None
+    n_graphs: list[int]
+    n_carriers: list[int]
+    favours: int
+    region_shares: list[float]
+    carriers: list[Carrier]
+    verdict: str
+    sentence: str

@@ -54,10 +54,11 @@ def combine(
     Returns
     -------
     list of EvidenceCard
-        In the order of the reference's templates; empty if no fit can be used.
+        In the order of the reference's templates; empty if no fit can be used, or if templates do not contribute to
+        the class scores of any fit.
     """
     fits = _choose(explanations, subjects, reference)
-    if fits is None:
+    if fits is None or not any(templates.template_evidence.any() for templates in fits.templates):
         return []
     p_values = np.stack(
         [
@@ -121,7 +122,7 @@ def _choose(
         n_classes=len(chosen[0].classes),
         n_nodes=chosen[0].n_nodes,
         n_left_out=len(explanations) - len(chosen),
-        class_counts=_count_classes(
+        class_counts=count_classes(
             chosen, None if subjects is None else [subjects[index] for index, kind in kinds.items() if kind == most]
         ),
     )
@@ -136,7 +137,7 @@ def _kind(explanation: FitExplanation) -> tuple[Any, ...] | None:
     return templates.matrices.shape, templates.stride, explanation.n_nodes, tuple(explanation.classes.tolist())
 
 
-def _count_classes(explanations: Sequence[FitExplanation], subjects: Sequence[ArrayLike] | None) -> NDArray[np.int64]:
+def count_classes(explanations: Sequence[FitExplanation], subjects: Sequence[ArrayLike] | None) -> NDArray[np.int64]:
     """Number of different subjects of each class over all fits; without subjects, the graphs of the largest fit."""
     n_classes = len(explanations[0].classes)
     if subjects is None:
@@ -163,7 +164,7 @@ def _make_card(
         n_separating=int((p_values <= LEVEL).sum()),
         p_value=p_value,
         separation=float(fits.mean("window_separation", template).sum()),
-        effect=_with_interval(fits.over_fits(effect_size, "template_evidence", template).mean(), fits.class_counts),
+        effect=with_interval(fits.over_fits(effect_size, "template_evidence", template).mean(), fits.class_counts),
         places=places,
         shape=shape,
         windows=_list_windows(fits, template),
@@ -173,7 +174,7 @@ def _make_card(
     )
 
 
-def _with_interval(value: float, class_counts: NDArray[np.int64]) -> Effect:
+def with_interval(value: float, class_counts: NDArray[np.int64]) -> Effect:
     """Cohen's d with its 95 % interval by the normal approximation; the width is the mean over contrasts."""
     codes = np.repeat(np.arange(len(class_counts)), class_counts)
     inside = contrast_members(codes, len(class_counts)).sum(axis=0)
@@ -196,7 +197,7 @@ def _list_windows(fits: _Fits, template: int) -> list[Window]:
                 row=s * stride,
                 column=t * stride,
                 share=float(shares[s, t]),
-                effect=_with_interval(effects[s, t], fits.class_counts),
+                effect=with_interval(effects[s, t], fits.class_counts),
                 scores=scores[:, s, t].tolist(),
                 favours=int(np.argmax(scores[:, s, t])),
                 orientations=[_orientation(fits, (code, template, s, t)) for code in range(fits.n_classes)],
@@ -227,7 +228,7 @@ def _list_regions(fits: _Fits, template: int, maps: NDArray[np.float64]) -> list
         Region(
             node=int(node),
             share=float(shares[node]),
-            effect=_with_interval(effects[node], fits.class_counts),
+            effect=with_interval(effects[node], fits.class_counts),
             n_fits=int((first == node).sum()),
             favours=int(favours[node]),
         )

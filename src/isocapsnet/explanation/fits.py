@@ -14,6 +14,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, check_number
 from isocapsnet.explanation.attribution import edge_attributions, is_network, untrained_correlation
 from isocapsnet.explanation.contrasts import effect_size, separation
+from isocapsnet.explanation.motifs import Motifs, explain_motifs
 from isocapsnet.explanation.windows import WindowEvidence, account_for_windows, find_layer
 
 # Graphs per class that are kept with their reconstructions.
@@ -94,7 +95,9 @@ class FitExplanation:
     example_graphs, example_reconstructions : array (n_examples, n_nodes, n_nodes)
         These graphs and their reconstructions, in original units; None for a network without a decoder.
     templates : Templates or None
-        None for a network without templates.
+        None for a network without templates for contiguous windows.
+    motifs : Motifs or None
+        None for a network without a motif form, or if its weight is 0.
     """
 
     classes: NDArray[np.str_]
@@ -107,6 +110,7 @@ class FitExplanation:
     example_reconstructions: NDArray[np.float32] | None = None
     representation: NDArray[np.float32] | None = None
     templates: Templates | None = None
+    motifs: Motifs | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -140,7 +144,7 @@ def explain_fit(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: st
         )
     X, codes, n_classes = X[positions], codes[positions], len(estimator.classes_)
     examples = np.sort(np.concatenate([np.flatnonzero(codes == code)[:_EXAMPLES] for code in range(n_classes)]))
-    has_decoder = hasattr(estimator, "reconstruct") and estimator.reconstruction_weight > 0
+    has_decoder = getattr(estimator.module_, "decoder", None) is not None and hasattr(estimator, "reconstruct")
     return FitExplanation(
         classes=np.array([str(label) for label in estimator.classes_]),
         positions=positions,
@@ -152,6 +156,7 @@ def explain_fit(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: st
         example_reconstructions=estimator.reconstruct(X[examples]) if has_decoder else None,
         representation=np.asarray(estimator.transform(X), np.float32) if hasattr(estimator, "transform") else None,
         templates=_explain_templates(estimator, X, codes) if find_layer(estimator) is not None else None,
+        motifs=explain_motifs(estimator, X),
     )
 
 
@@ -180,10 +185,13 @@ def explain_refits(
         )
     splits = StratifiedKFold(folds, shuffle=True, random_state=random_state).split(codes, codes)
 
+    # Class scores are explained, not probabilities; but calibration also weighs the two forms of Iso-CapsNet.
+    changes = {"calibrate": False} if "calibrate" in estimator.get_params() else {}
+    if getattr(estimator, "windows", None) == "auto" and estimator.form_weights_[1] > 0:
+        changes = {}
+
     def explain_fold(fold: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> FitExplanation:
-        refit = clone(estimator).set_params(random_state=random_state + fold)
-        if "calibrate" in refit.get_params():
-            refit.set_params(calibrate=False)  # class scores are explained, not probabilities
+        refit = clone(estimator).set_params(random_state=random_state + fold, **changes)
         return explain_fit(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
 
     return ((explain_fold(fold, train, test), test) for fold, (train, test) in enumerate(splits))

@@ -14,6 +14,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.evaluation.artifacts import read_arrays
 from isocapsnet.explanation.attribution import is_network
 from isocapsnet.explanation.fits import FitExplanation, Templates, explain_fit
+from isocapsnet.explanation.motifs import Motifs
 
 EXPLANATION_FILE = "explanation.npz"
 
@@ -32,6 +33,13 @@ TEMPLATE_AXES = {
     "window_separation": "cnn", "window_effect": "cnn", "window_influence": "cnn", "class_scores": "Ccnn",
     "orientation": "Ccnn", "orientation_share": "Ccnn",
 }  # fmt: skip
+#: Only for networks with a motif form whose weight is not 0, each with ``motif_`` before its name. f: forms, M: motifs,
+#: q: nodes of a motif.
+MOTIF_AXES = {
+    "form_weights": "f", "logarithm": "", "learned": "Mqq", "patterns": "Mqq", "weights": "JM", "covariance": "MM",
+    "thresholds": "M", "evidence": "NJM", "distances": "NM", "nodes": "NMq",
+}  # fmt: skip
+_MOTIF = "motif_"
 # In files of earlier versions; nothing reads it.
 _RETIRED = "class_evidence"
 _NO_ORIENTATION = -1
@@ -44,11 +52,15 @@ def write_explanation(estimator: Any, graphs: ArrayLike, labels: ArrayLike, fold
 
 
 def save_explanation(explanation: FitExplanation, folder: str | Path) -> Path:
-    """Write ``explanation.npz``: the arrays of :data:`AXES`, :data:`OPTIONAL_AXES` and :data:`TEMPLATE_AXES`."""
-    arrays = {name: value for name, value in vars(explanation).items() if value is not None and name != "templates"}
+    """Write ``explanation.npz``: the arrays of :data:`AXES` and, as far as there are any, of the other tables here."""
+    parts = ("templates", "motifs")
+    arrays = {name: value for name, value in vars(explanation).items() if value is not None and name not in parts}
     if explanation.templates is not None:
         arrays |= vars(explanation.templates)
         arrays["templates"] = arrays.pop("matrices")
+    if explanation.motifs is not None:
+        arrays |= {_MOTIF + name: value for name, value in vars(explanation.motifs).items()}
+        arrays[_MOTIF + "logarithm"] = int(explanation.motifs.logarithm)
     path = Path(folder) / EXPLANATION_FILE
     np.savez_compressed(path, **arrays)
     return path
@@ -71,13 +83,19 @@ def read_explanation(folder: str | Path) -> FitExplanation:
         arrays["stride"] = int(arrays["stride"])
         parts = {field.name: arrays.pop(field.name, None) for field in fields(Templates)}
         templates = Templates(**parts | {"matrices": arrays.pop("templates")})
-    return FitExplanation(**arrays | {"templates": templates})
+    motifs = None
+    if _MOTIF + "patterns" in arrays:
+        own = {name: arrays.pop(_MOTIF + name) for name in MOTIF_AXES}
+        motifs = Motifs(**own | {"logarithm": bool(own["logarithm"])})
+    return FitExplanation(**arrays | {"templates": templates, "motifs": motifs})
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Refuse missing and additional arrays, wrong shapes and types, infinite numbers and indices out of range."""
     axes = AXES | {name: letters for name, letters in OPTIONAL_AXES.items() if name in arrays}
     axes |= TEMPLATE_AXES if "templates" in arrays else {}
+    has_motifs = _MOTIF + "patterns" in arrays
+    axes |= {_MOTIF + name: letters for name, letters in MOTIF_AXES.items()} if has_motifs else {}
     if arrays.keys() != axes.keys():
         raise DamagedError(f"lacks or adds {sorted(arrays.keys() ^ axes.keys())[0][:60]!r}")
     lengths: dict[str, int] = {}
@@ -99,6 +117,10 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
         if stride < 1 or stride * (lengths["n"] - 1) + size > lengths["V"]:
             raise DamagedError(f"has windows outside of {lengths['V']} nodes")
         limits["orientation"] = (_NO_ORIENTATION, math.factorial(min(size, 20)))
+    if has_motifs:
+        limits |= {"motif_nodes": (0, lengths["V"]), "motif_logarithm": (0, 2)}
+    if has_motifs and (lengths["f"] != 2 or 0 in (lengths["M"], lengths["q"])):
+        raise DamagedError("has no motifs")
     for name, (low, end) in limits.items():
         values = arrays[name]
         if values.dtype.kind not in "iu" or (values.size and not (values.min() >= low and values.max() < end)):

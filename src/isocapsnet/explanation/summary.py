@@ -14,38 +14,15 @@ from isocapsnet import __version__
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.explanation.attribution import is_network, sum_over_networks, sum_over_regions
-from isocapsnet.explanation.cards import EvidenceCard
+from isocapsnet.explanation.cards import EvidenceCard, MotifCard
 from isocapsnet.explanation.combination import combine
 from isocapsnet.explanation.fits import FitExplanation, explain_fit, explain_refits
+from isocapsnet.explanation.motif_cards import combine_motifs
+from isocapsnet.explanation.reconstructions import Reconstructions, collect_reconstructions
 from isocapsnet.explanation.storage import save_explanation
 
 _LISTED_EDGES = 100
-
-
-@dataclass(frozen=True)
-class Reconstructions:
-    """Graphs that the fits did not train on and their reconstructions, in original units, each subject once.
-
-    ``labels`` ``(n_graphs,)`` are class codes; ``n_available`` is the number of test graphs, of which these are a part.
-    """
-
-    subjects: Sequence[str]
-    labels: NDArray[np.int64]
-    inputs: NDArray[Any]
-    outputs: NDArray[Any]
-    n_available: int
-
-    def similarity(self) -> tuple[float, float]:
-        """Mean correlation over edges of reconstructions with their own graphs and with those of other subjects.
-
-        NaN where it is not defined: a constant graph, a single subject.
-        """
-        edges = np.triu_indices(self.inputs.shape[1], k=1)
-        n_graphs = len(self.inputs)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            both = np.corrcoef(self.outputs[:, *edges], self.inputs[:, *edges])[:n_graphs, n_graphs:]
-        own = np.eye(n_graphs, dtype=bool)
-        return float(both[own].mean()), float(both[~own].mean()) if n_graphs > 1 else float("nan")
+_LISTED_REGIONS = 10
 
 
 @dataclass(frozen=True)
@@ -61,7 +38,11 @@ class Explanation:
     randomization : float
         Rank correlation of the attributions with those of an untrained network; it should be near 0.
     cards : sequence of EvidenceCard
-        One per template; empty for a network without templates.
+        One per template; empty for a network without templates, or if they do not contribute.
+    motif_cards : sequence of MotifCard
+        One per important motif; empty without a motif form, or if its weight is 0.
+    notes : sequence of str
+        How the forms of the network contribute, where this has to be said.
     representation, representation_labels : array (n_graphs, n_features), array (n_graphs,), or None
         Output of ``transform`` for the test graphs of the first fit, and their classes.
     reconstructions : Reconstructions or None
@@ -81,6 +62,8 @@ class Explanation:
     edges: NDArray[np.float64]
     randomization: float
     cards: Sequence[EvidenceCard] = ()
+    motif_cards: Sequence[MotifCard] = ()
+    notes: Sequence[str] = ()
     representation: NDArray[Any] | None = None
     representation_labels: NDArray[np.int64] | None = None
     reconstructions: Reconstructions | None = None
@@ -118,6 +101,17 @@ class Explanation:
             for card in self.cards
             for region in card.regions
         ]
+        rows += [
+            {
+                "from": f"motif {card.motif + 1}",
+                "verdict": card.verdict,
+                "region": self.node_name(node),
+                "index": node,
+                "share": card.region_shares[node],
+            }
+            for card in self.motif_cards
+            for node in np.argsort(-np.array(card.region_shares), kind="stable")[:_LISTED_REGIONS].tolist()
+        ]
         strength = sum_over_regions(self.edges)
         shares = strength / (strength.sum() or 1.0)
         rows += [
@@ -125,6 +119,23 @@ class Explanation:
             for node in self.strongest_regions
         ]
         return pd.DataFrame(rows)
+
+    @property
+    def carrier_table(self) -> pd.DataFrame:
+        """The graphs that carry each motif: the nodes of the motif in its order, indices from 0 and names."""
+        rows = [
+            {
+                "motif": card.motif + 1,
+                "subject": carrier.subject,
+                "class": self.classes[carrier.label],
+                "distance": carrier.distance,
+                "indices": " ".join(map(str, carrier.nodes)),
+                "regions": "; ".join(self.node_name(node) for node in carrier.nodes),
+            }
+            for card in self.motif_cards
+            for carrier in card.carriers
+        ]
+        return pd.DataFrame(rows, columns=["motif", "subject", "class", "distance", "indices", "regions"])
 
     @property
     def edge_table(self) -> pd.DataFrame:
@@ -138,7 +149,7 @@ class Explanation:
         return pd.DataFrame(edges, columns=["first", "second", "first_index", "second_index", "separation"])
 
     def save(self, folder: str | Path) -> None:
-        """Write ``cards.json``, ``regions.csv``, ``edges.csv``, ``networks.csv`` and ``explanation.npz``."""
+        """Write ``cards.json``, ``explanation.npz`` and tables of regions, edges, carriers of motifs and networks."""
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         content = {
@@ -150,6 +161,9 @@ class Explanation:
             "randomization": self.randomization,
             "cards": [asdict(card) for card in self.cards],
         }
+        if self.motif_cards:
+            content |= {"motifs": [asdict(card) for card in self.motif_cards], "notes": list(self.notes)}
+            spreadsheet_safe(self.carrier_table).to_csv(out / "motifs.csv", index=False)
         (out / "cards.json").write_text(json.dumps(content, indent=1))
         spreadsheet_safe(self.table).to_csv(out / "regions.csv", index=False)
         spreadsheet_safe(self.edge_table).to_csv(out / "edges.csv", index=False)
@@ -208,7 +222,7 @@ def explain(
         fits,
         tests,
         subjects=subjects,
-        reference=getattr(model, "templates_", None),
+        reference=own,
         seed=seed,
         n_refits=folds,
         networks=networks,
@@ -222,47 +236,47 @@ def summarize(
     tests: Sequence[Sequence[int] | NDArray[np.int64]],
     *,
     subjects: Sequence[str] = (),
-    reference: NDArray[np.float32] | None = None,
+    reference: FitExplanation | None = None,
     seed: int = 0,
     **description: Any,
 ) -> Explanation:
     """One explanation from those of several fits.
 
-    ``tests`` are the indices of the graphs given to each fit, ``subjects`` the names of all subjects. ``reference`` and
-    ``seed`` are those of :func:`~isocapsnet.explanation.combination.combine`.
+    ``tests`` are the indices of the graphs given to each fit, ``subjects`` the names of all subjects. Templates and
+    motifs are compared with those of ``reference``, or else of the first fit.
     """
     first = fits[0]
+    templates, motifs = (None, None) if reference is None else (reference.templates, reference.motifs)
     return Explanation(
         classes=first.classes.tolist(),
         n_fits=len(fits),
         edges=np.mean([fit.edges for fit in fits], axis=0, dtype=np.float64),
         randomization=float(np.mean([fit.randomization for fit in fits])),
-        cards=combine(fits, tests, reference, seed),
+        cards=combine(fits, tests, None if templates is None else templates.matrices, seed),
+        motif_cards=combine_motifs(fits, tests, subjects, motifs, seed),
+        notes=_describe_forms(fits),
         representation=first.representation,
         representation_labels=first.codes,
-        reconstructions=_collect_reconstructions(fits, tests, subjects),
+        reconstructions=collect_reconstructions(fits, tests, subjects),
         **description,
     )
 
 
-def _collect_reconstructions(
-    fits: Sequence[FitExplanation], tests: Sequence[Sequence[int] | NDArray[np.int64]], subjects: Sequence[str]
-) -> Reconstructions | None:
-    """The examples of all fits, each subject once, from the first fit that has it; None without a decoder."""
-    examples: dict[int, tuple[int, Any, Any]] = {}
-    for fit, indices in zip(fits, tests, strict=True):
-        if fit.example_reconstructions is not None:
-            for example, graph, output in zip(
-                fit.examples, fit.example_graphs, fit.example_reconstructions, strict=True
-            ):
-                examples.setdefault(indices[fit.positions[example]], (int(fit.codes[example]), graph, output))
-    if not examples:
-        return None
-    labels, inputs, outputs = zip(*examples.values(), strict=True)
-    return Reconstructions(
-        subjects=[str(subjects[index]) if len(subjects) else f"subject {index + 1}" for index in examples],
-        labels=np.array(labels, dtype=np.int64),
-        inputs=np.stack(inputs),
-        outputs=np.stack(outputs),
-        n_available=len({index for indices in tests for index in indices}),
-    )
+def _describe_forms(fits: Sequence[FitExplanation]) -> list[str]:
+    """A sentence about the paper's network and one about the motif form, if they do not contribute to all fits."""
+    weights = np.array([(1.0, 0.0) if fit.motifs is None else fit.motifs.form_weights for fit in fits])
+    if not weights[:, 1].any():
+        return []
+    notes = []
+    has_templates = np.array([fit.templates is not None for fit in fits])
+    if n_without := int((has_templates & (weights[:, 0] == 0)).sum()):
+        where = "" if n_without == len(fits) else f" in {n_without} of {len(fits)} fits"
+        notes.append(f"The network of the paper has weight 0{where}: its templates do not contribute to the scores.")
+    if n_without := int((weights[:, 1] == 0).sum()):
+        notes.append(f"The motif form has weight 0 in {n_without} of {len(fits)} fits.")
+    if (shares := weights[has_templates & (weights > 0).all(axis=1), 1]).size:
+        notes.append(
+            "Class scores are the sum of the paper's network and the motif form; the motif form has a weight of "
+            f"{shares.mean():.2f} in the mean over {len(shares)} of {len(fits)} fits."
+        )
+    return notes

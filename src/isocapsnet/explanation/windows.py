@@ -28,6 +28,7 @@ from isocapsnet.explanation.contrasts import margins
 from isocapsnet.functional import IsomorphicMatch, PermutationCapsules
 from isocapsnet.models._capsules import CapsuleClassifier
 from isocapsnet.models._templates import match_graphs
+from isocapsnet.nn import MotifNetwork
 
 # Midpoints of the path over which gradients are averaged.
 _STEPS = 16
@@ -43,7 +44,7 @@ class WindowEvidence(NamedTuple):
     evidence : array (n_graphs, n_contrasts, n_templates, n, n)
         Contribution to the margin of :func:`~isocapsnet.explanation.contrasts.margins`.
     unattributed : array (n_graphs, n_contrasts)
-        The part of the margin that belongs to no window.
+        The part of the margin that belongs to no window, without that of the motif form.
     scores : array (n_graphs, n_templates, n, n)
         F of Eq. 1, in scaled units: 1 at a perfect match.
     permutations : array (n_graphs, n_templates, n, n), int64
@@ -57,11 +58,12 @@ class WindowEvidence(NamedTuple):
 
 
 def find_layer(estimator: Any) -> Any:
-    """The layer that matches the templates of a fitted network with its input; None where there is none."""
+    """The layer that matches the templates of a fitted network with contiguous windows; None where there is none."""
     module = getattr(estimator, "module_", None)
     if not isinstance(module, nn.Module):
         return None
-    return next((layer for layer in module.modules() if hasattr(layer, "templates")), None)
+    layers = (layer for layer in module.modules() if not isinstance(layer, MotifNetwork))
+    return next((layer for layer in layers if hasattr(layer, "templates")), None)
 
 
 @one_thread()
@@ -72,7 +74,8 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
     """
     if find_layer(estimator) is None:
         raise InputError(
-            f"{type(estimator).__name__} has no templates to explain; attribute_edges explains any network."
+            f"{type(estimator).__name__} has no templates for contiguous windows to explain; explain_fit explains "
+            "motifs, and attribute_edges any network."
         )
     return account_for_windows(estimator, estimator._check_fitted(graphs))
 
@@ -89,7 +92,9 @@ def account_for_windows(estimator: Any, X: NDArray[Any]) -> WindowEvidence:
             explain(estimator, IsomorphicMatch(*(tensor[start : start + step] for tensor in match)), baseline)
             for start in range(0, len(X), step)
         ]
-    evidence, totals = (torch.cat(part) for part in zip(*parts, strict=True))
+    # A network beside the motif form adds to the class scores with a weight.
+    weight = getattr(estimator, "form_weights_", (1.0, 0.0))[0]
+    evidence, totals = (weight * torch.cat(part) for part in zip(*parts, strict=True))
     return WindowEvidence(
         evidence=evidence.cpu().numpy(),
         unattributed=(totals - evidence.flatten(2).sum(dim=2)).cpu().numpy(),
@@ -155,7 +160,7 @@ def _route(module: Any, match: IsomorphicMatch) -> tuple[Tensor, Tensor, Tensor]
         if module.digit is None:
             return None
         primary, weight = module.primary(match), module.digit.weight
-        iterations, scale, over = module.digit.iterations, module.digit.scale, "classes"
+        iterations, scale, over = module.digit.iterations, module.digit.scale, module.digit.over
     else:
         weight, kernel_size = module.weight, module.isomorphic.templates.shape[-1]
         primary = functional.released_primary_capsules(match.distance, match.permutation, kernel_size)
@@ -175,7 +180,10 @@ def _route(module: Any, match: IsomorphicMatch) -> tuple[Tensor, Tensor, Tensor]
     start = votes.new_zeros(len(votes), weight.shape[0], weight.shape[-1])
     capsules = functional.dynamic_routing(attend, start, iterations, scale)
     logits = torch.einsum("bymd,byd->bym", votes, contexts[-1])
-    coupling = functional.leaky_softmax(logits, dim=1) if over == "classes" else logits.softmax(dim=2)
+    if over == "classes":
+        coupling = functional.leaky_softmax(logits, dim=1)
+    else:
+        coupling = logits.softmax(dim=2 if over == "windows" else 1)
     length = functional.safe_norm(scale * torch.einsum("bym,bymd->byd", coupling, votes), keepdim=True)
     return capsules, votes, scale * length / (1 + length.square()) * coupling
 

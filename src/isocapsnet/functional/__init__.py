@@ -28,10 +28,20 @@ from isocapsnet.functional.permutations import (
 )
 from isocapsnet.functional.released import released_match, released_primary_capsules
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
-from isocapsnet.functional.windows import grown_windows, neighborhoods, soft_minimum, take_windows
+from isocapsnet.functional.windows import (
+    NearestWindows,
+    grown_windows,
+    match_windows,
+    nearest_windows,
+    neighborhoods,
+    shared_patterns,
+    soft_minimum,
+    take_windows,
+)
 
 __all__ = [
     "IsomorphicMatch",
+    "NearestWindows",
     "PermutationCapsules",
     "SpectralMatch",
     "assigned_columns",
@@ -44,6 +54,8 @@ __all__ = [
     "isomorphic_match",
     "leaky_softmax",
     "margin_loss",
+    "match_windows",
+    "nearest_windows",
     "neighborhoods",
     "permutation_at",
     "permutation_matrices",
@@ -56,6 +68,7 @@ __all__ = [
     "released_primary_capsules",
     "route",
     "safe_norm",
+    "shared_patterns",
     "soft_minimum",
     "spectral_match",
     "spectral_permutations",

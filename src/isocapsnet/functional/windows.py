@@ -6,10 +6,36 @@ depend on the order of the nodes. Edges are strong when they deviate from what i
 functions take graphs from which that has been subtracted.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from isocapsnet._validation import InputError
+from isocapsnet.functional.isomorphic import match_by
+from isocapsnet.functional.kernels import eager
+from isocapsnet.functional.permutations import permutation_at
+
+# Graphs that are matched at once where no gradient is needed.
+_GRAPHS = 64
+
+
+class NearestWindows(NamedTuple):
+    """The window of each graph that is nearest to each template.
+
+    Attributes
+    ----------
+    distance : Tensor (n_graphs, n_templates)
+        The isomorphic distance.
+    window : Tensor (n_graphs, n_templates), int64
+        Which window it is.
+    order : Tensor (n_graphs, n_templates, k), int64
+        Row ``order[c]`` of the window lies on row c of the template.
+    """
+
+    distance: Tensor
+    window: Tensor
+    order: Tensor
 
 
 def neighborhoods(deviations: Tensor, kernel_size: int) -> Tensor:
@@ -87,6 +113,55 @@ def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
     index = nodes[..., :, None] * graphs.shape[2] + nodes[..., None, :]
     windows = graphs.flatten(1).gather(1, index.flatten(1)).view(n_graphs, n_windows, k, k)
     return windows.masked_fill(torch.eye(k, dtype=torch.bool, device=windows.device), 0.0)
+
+
+def nearest_windows(windows: Tensor, templates: Tensor) -> NearestWindows:
+    """Find the window ``(n_graphs, n_windows, k, k)`` that is nearest to each template ``(n_templates, k, k)``."""
+    distance, permutation = match_windows(windows, templates)
+    distance, window = distance.min(dim=2)
+    # Row a of a window matches row p[a] of the template.
+    rows = permutation_at(permutation.gather(2, window[..., None])[..., 0], templates.shape[-1])
+    return NearestWindows(distance, window, rows.argsort(dim=2))
+
+
+def match_windows(windows: Tensor, templates: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances and winning permutations ``(n_graphs, n_templates, n_windows)`` of all windows and templates."""
+    match = match_by(eager.search, eager.backward, windows.flatten(0, 1), templates)
+    shape = (*windows.shape[:2], len(templates))
+    distance, permutation = (part.view(shape).transpose(1, 2) for part in match)
+    return distance, permutation
+
+
+@torch.no_grad()
+def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_steps: int = 5) -> Tensor:
+    """What the carriers of each template have in common: the mean of their nearest windows, each turned onto it.
+
+    The nearest windows are then looked up again for the mean, and so on. Each step is one of Lloyd's algorithm with one
+    centre: the sum of squared distances to the carriers never increases.
+
+    Parameters
+    ----------
+    windows : Tensor (n_graphs, n_windows, k, k)
+    templates : Tensor (n_templates, k, k)
+    carriers : Tensor (n_graphs, n_templates), bool
+    n_steps : int
+
+    Returns
+    -------
+    Tensor (n_templates, k, k)
+        A template without carriers stays as it is.
+    """
+    patterns, counts = templates, carriers.sum(dim=0)[:, None, None]
+    for _ in range(n_steps):
+        total = torch.zeros_like(templates)
+        for some, is_carrier in zip(windows.split(_GRAPHS), carriers.split(_GRAPHS), strict=True):
+            _, window, order = nearest_windows(some, patterns)
+            nearest = some[torch.arange(len(some), device=some.device)[:, None], window]
+            turned = nearest.gather(2, order[..., None].expand_as(nearest))
+            turned = turned.gather(3, order[..., None, :].expand_as(nearest))
+            total += (turned * is_carrier[..., None, None]).sum(dim=0)
+        patterns = torch.where(counts > 0, total / counts.clamp_min(1), patterns)
+    return patterns
 
 
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:

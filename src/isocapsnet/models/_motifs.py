@@ -26,6 +26,8 @@ WINDOWS = ("auto", "contiguous", "neighborhood")
 MAX_MOTIF_SIZE = 6
 # Templates start from windows of at most this many graphs.
 _STARTING_GRAPHS = 256
+# Carriers of motifs are described from at most this many graphs.
+_DESCRIBED_GRAPHS = 1024
 
 
 class LogitsLoss(nn.CrossEntropyLoss):
@@ -192,6 +194,21 @@ class TwoForms(TemplateClassifier):
         form.max_epochs = max(1, self.max_epochs // 2)
         form.template_learning_rate = self.template_learning_rate or form.template_learning_rate
         return form
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
+        super()._fit(X, codes, X_unlabeled)
+        if self.form_weights_[1] > 0:
+            self._describe_carriers(X, codes)
+
+    @torch.no_grad()
+    def _describe_carriers(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
+        """Let the motif form describe which training graphs carry its templates; predictions do not use it."""
+        network = self.motif_network_
+        some = np.linspace(0, len(X) - 1, min(len(X), _DESCRIBED_GRAPHS)).astype(np.int64)
+        graphs = self._build_store(X, codes, network.templates.device, None).subset(some)
+        taken = ((network.take(batch)[0], labels) for batch, labels in graphs.batches(self.batch_size))
+        windows, labels = (torch.cat(parts) for parts in zip(*taken, strict=True))
+        network.describe(windows, labels)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         aligned, motifs = self._forms(n_nodes)

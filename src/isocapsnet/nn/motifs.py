@@ -6,9 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_option
-from isocapsnet.functional import grown_windows, permutation_at, soft_minimum, take_windows
-from isocapsnet.functional.isomorphic import match_by
-from isocapsnet.functional.kernels import eager
+from isocapsnet.functional import (
+    grown_windows,
+    match_windows,
+    nearest_windows,
+    shared_patterns,
+    soft_minimum,
+    take_windows,
+)
 from isocapsnet.nn.isomorphic import gaussian
 
 #: What windows hold deviations from.
@@ -17,6 +22,7 @@ DEVIATIONS = ("mean_graph", "mean_edge")
 _STRONGEST = 0.1
 # Scores of graphs that are all alike have no variance.
 _LEAST_VARIANCE = 1e-6
+_BATCH_NORM_EPSILON = 1e-5
 
 
 class MotifMatch(NamedTuple):
@@ -70,6 +76,9 @@ class MotifNetwork(nn.Module):
     scale: Tensor
     mean: Tensor
     variance: Tensor
+    patterns: Tensor
+    thresholds: Tensor
+    covariance: Tensor
 
     def __init__(
         self,
@@ -95,6 +104,10 @@ class MotifNetwork(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("mean", torch.zeros(n_templates))
         self.register_buffer("variance", torch.ones(n_templates))
+        # What `describe` finds in training graphs, for explanations.
+        self.register_buffer("patterns", torch.zeros(n_templates, kernel_size, kernel_size))
+        self.register_buffer("thresholds", torch.zeros(n_templates))
+        self.register_buffer("covariance", torch.zeros(n_templates, n_templates))
 
     @torch.no_grad()
     def start_from(self, mean: Tensor, graphs: Tensor) -> None:
@@ -135,31 +148,73 @@ class MotifNetwork(nn.Module):
     def match(self, graphs: Tensor) -> MotifMatch:
         """Where and how each template matches."""
         windows, nodes = self.take(graphs)
-        found = match_by(eager.search, eager.backward, windows.flatten(0, 1), self.templates)
-        shape = (len(graphs), nodes.shape[1], len(self.templates))
-        distance, permutation = (part.view(shape).transpose(1, 2) for part in found)
-        return MotifMatch(distance, permutation, nodes)
+        return MotifMatch(*match_windows(windows, self.templates), nodes)
 
-    def locate(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+    def locate(self, graphs: Tensor, templates: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The best window of each template: distances ``(n_graphs, n_templates)`` and nodes ``(..., k)``.
 
-        Nodes are in the order of the rows of the template.
+        Nodes are in the order of the rows of the template. Other templates can be given, in the same units.
         """
-        match = self.match(graphs)
-        distance, window = match.distance.min(dim=2)
-        nodes = match.nodes.gather(1, window[..., None].expand(-1, -1, match.nodes.shape[2]))
-        # Row a of a window matches row p[a] of the template.
-        rows = permutation_at(match.permutation.gather(2, window[..., None])[..., 0], nodes.shape[2])
-        return distance, torch.empty_like(nodes).scatter_(2, rows, nodes)
+        windows, nodes = self.take(graphs)
+        distance, window, order = nearest_windows(windows, self.templates if templates is None else templates)
+        nodes = nodes.gather(1, window[..., None].expand(-1, -1, nodes.shape[2]))
+        return distance, nodes.gather(2, order)
+
+    @torch.no_grad()
+    def describe(self, windows: Tensor, codes: Tensor) -> None:
+        """Learn from training graphs which of them carry each template, and what its carriers have in common.
+
+        A graph carries a template if the distance of its best window is at most a threshold. It is the one at which
+        carriers and others differ most between the class that the template speaks for and the rest (the largest
+        balanced accuracy). :attr:`patterns` are what the carriers share, and :attr:`thresholds` are those of the
+        distance to the patterns. :attr:`covariance` is that of the scores.
+
+        Parameters
+        ----------
+        windows : Tensor (n_graphs, n_windows, k, k)
+            Of :meth:`take`.
+        codes : Tensor (n_graphs,)
+        """
+        parts = [match_windows(some, self.templates)[0] for some in windows.split(64)]
+        pooled = torch.cat([soft_minimum(part, self.softness) for part in parts])
+        scores = (pooled - pooled.mean(dim=0)) / (self.variance + _BATCH_NORM_EPSILON).sqrt()
+        self.covariance.copy_(scores.T @ scores / len(scores))
+        distance = torch.cat([part.amin(dim=2) for part in parts])
+        is_for = codes[:, None] == self.speaks_for
+        carriers = distance <= best_thresholds(distance, is_for)
+        self.patterns.copy_(shared_patterns(windows, self.templates, carriers))
+        distance = torch.cat([nearest_windows(some, self.patterns).distance for some in windows.split(64)])
+        self.thresholds.copy_(best_thresholds(distance, is_for))
+
+    @property
+    def speaks_for(self) -> Tensor:
+        """The class with the largest weight of each template ``(n_templates,)``."""
+        return self.head.weight.detach().argmax(dim=0)
 
     def forward(self, graphs: Tensor) -> MotifOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and scores."""
         pooled = self._pool(graphs)
         # A batch of one graph has no variance of its own.
         training = self.training and len(pooled) > 1
-        scores = nn.functional.batch_norm(pooled, self.mean, self.variance, training=training)
+        scores = nn.functional.batch_norm(pooled, self.mean, self.variance, training=training, eps=_BATCH_NORM_EPSILON)
         return MotifOutput(self.head(scores), scores)
 
     def _pool(self, graphs: Tensor) -> Tensor:
         """How well each template occurs anywhere: ``(n_graphs, n_templates)``, 0 at a perfect match."""
         return -soft_minimum(self.match(graphs).distance, self.softness)
+
+
+def best_thresholds(distances: Tensor, is_inside: Tensor) -> Tensor:
+    """The thresholds of distances ``(n_graphs, n_templates)`` that separate two groups best, by balanced accuracy.
+
+    ``is_inside`` ``(n_graphs, n_templates)`` is true for graphs that should have small distances. A threshold lies in
+    the middle between the distances of two graphs. If a group is empty it is the largest distance.
+    """
+    ascending, order = distances.sort(dim=0)
+    inside = is_inside.gather(0, order).to(distances.dtype)
+    shares = [(group.cumsum(dim=0) / group.sum(dim=0).clamp_min(1)) for group in (inside, 1 - inside)]
+    is_last = torch.ones_like(is_inside)
+    is_last[:-1] = ascending[1:] > ascending[:-1]  # equal distances are on the same side
+    best = torch.where(is_last, shares[0] - shares[1], -1.0).argmax(dim=0, keepdim=True)
+    following = (best + 1).clamp_max(len(ascending) - 1)
+    return (ascending.gather(0, best) + ascending.gather(0, following))[0] / 2

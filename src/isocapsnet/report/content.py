@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
 
 if TYPE_CHECKING:
-    from isocapsnet.explanation.cards import EvidenceCard
+    from isocapsnet.explanation.cards import EvidenceCard, MotifCard
     from isocapsnet.explanation.summary import Explanation
 
 
@@ -78,6 +78,11 @@ class ReportedMethod:
     def cards(self) -> "Sequence[EvidenceCard]":
         """Evidence cards of its templates."""
         return () if self.explanation is None else self.explanation.cards
+
+    @property
+    def motif_cards(self) -> "Sequence[MotifCard]":
+        """Evidence cards of its motifs."""
+        return () if self.explanation is None else self.explanation.motif_cards
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:

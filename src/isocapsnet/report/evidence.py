@@ -1,4 +1,4 @@
-"""Evidence as the page shows it: a card for each template, and one for the edges of each network."""
+"""Evidence as the page shows it: a card for each template and each motif, and one for the edges of each network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from isocapsnet._format import interval, number, p_value
 from isocapsnet.report.content import Content
 
 if TYPE_CHECKING:
-    from isocapsnet.explanation.cards import Effect, EvidenceCard
+    from isocapsnet.explanation.cards import Agreement, Effect, EvidenceCard, MotifCard
     from isocapsnet.explanation.summary import Explanation
 
 _WINDOWS = 3
@@ -24,7 +24,7 @@ _LIKE_UNTRAINED = 0.5
 
 @dataclass(frozen=True)
 class Scene:
-    """A template, or the edges that a network uses, as weighted nodes and signed edges.
+    """A template, a motif, or the edges that a network uses, as weighted nodes and signed edges.
 
     Attributes
     ----------
@@ -35,7 +35,10 @@ class Scene:
     edges : array (n_nodes, n_nodes)
         Signed weights, symmetric; 0 for no edge.
     card : EvidenceCard or None
-        The card of the template; None for the edges of a network.
+        The card of the template; None for a motif and for the edges of a network.
+    motif : MotifCard or None
+        The card of the motif. Nodes are weighted by the share of its carriers that have the motif there, and edges are
+        those of its clearest carrier.
     is_doubtful : bool
         Whether the verdict is a warning.
     """
@@ -46,6 +49,7 @@ class Scene:
     favours: NDArray[np.int64]
     edges: NDArray[np.float64]
     card: "EvidenceCard | None" = None
+    motif: "MotifCard | None" = None
     id: str = ""
     verdict: str = ""
     is_doubtful: bool = False
@@ -59,11 +63,16 @@ class Scene:
 
 
 def list_scenes(content: Content) -> list[Scene]:
-    """The cards of all templates, then those of all edges."""
+    """The cards of all templates, then those of all motifs, then those of all edges."""
     scenes = [
         card_scene(card, content.n_nodes, f"{method.label}, template {card.template + 1}", f"card-{method.slug}")
         for method in content.methods
         for card in method.cards
+    ]
+    scenes += [
+        motif_scene(card, content.classes, f"{method.label}, motif {card.motif + 1}", f"card-{method.slug}")
+        for method in content.methods
+        for card in method.motif_cards
     ]
     for method in content.methods:
         if method.explanation is not None:
@@ -106,6 +115,26 @@ def card_scene(card: "EvidenceCard", n_nodes: int, title: str, id: str = "card")
     )
 
 
+def motif_scene(card: "MotifCard", classes: Sequence[str], title: str, id: str = "card") -> Scene:
+    """The regions of a motif's carriers, and the motif in the clearest of them."""
+    nodes = np.array(card.region_shares)
+    edges = np.zeros((len(nodes), len(nodes)))
+    for carrier in card.carriers[:1]:
+        edges[np.ix_(carrier.nodes, carrier.nodes)] = card.matrix
+    return Scene(
+        title=title,
+        sentence=card.sentence,
+        nodes=nodes,
+        favours=np.where(nodes > 0, card.favours, -1),
+        edges=(edges + edges.T) / 2,
+        motif=card,
+        id=f"{id}-motif-{card.motif + 1}",
+        verdict=card.verdict,
+        is_doubtful=card.verdict == "not stable",
+        facts=_motif_facts(card, classes),
+    )
+
+
 def edge_scene(explanation: "Explanation", title: str, id: str = "card") -> Scene:
     """The edges that separate the classes most, and their nodes."""
     edges = np.array(explanation.edges, dtype=float)
@@ -139,14 +168,36 @@ def effect(values: "Effect") -> str:
 
 
 def _card_facts(card: "EvidenceCard") -> list[tuple[str, str]]:
+    return [
+        *_common_facts(card, "templates"),
+        *_agreement_fact("same regions in other fits", card.places),
+        *_agreement_fact("same shape in other fits", card.shape),
+    ]
+
+
+def _motif_facts(card: "MotifCard", classes: Sequence[str]) -> list[tuple[str, str]]:
+    carriers = zip(classes, card.n_carriers, card.n_graphs, strict=True)
+    return [
+        ("carriers", ", ".join(f"{name}: {a} of {b} ({a / max(b, 1):.0%})" for name, a, b in carriers)),
+        *_common_facts(card, "motifs"),
+        *_agreement_fact("same shape in other fits", card.shape),
+        ("spread of the motif's part in the class scores", f"{card.importance:.0%} of that of all motifs"),
+        ("learned templates that look like it", str(card.n_members)),
+    ]
+
+
+def _common_facts(card: "EvidenceCard | MotifCard", what: str) -> list[tuple[str, str]]:
     facts = [
         ("effect size", f"d = {effect(card.effect)}"),
         ("separates the classes", f"in {card.n_separating} of {card.n_fits} fits ({p_value(card.p_value)})"),
     ]
     if card.n_left_out:
-        facts.append(("not comparable", f"{card.n_left_out} fits with templates of another size or number"))
-    for name, agreement in (("same regions in other fits", card.places), ("same shape in other fits", card.shape)):
-        if agreement is not None:
-            by_chance = f"up to {number(agreement.null, 2)} by chance ({p_value(agreement.p_value)})"
-            facts.append((name, f"r = {number(agreement.value, 2)}; {by_chance}"))
+        facts.append(("not comparable", f"{card.n_left_out} fits with {what} of another size or number"))
     return facts
+
+
+def _agreement_fact(name: str, agreement: "Agreement | None") -> list[tuple[str, str]]:
+    if agreement is None:
+        return []
+    by_chance = f"up to {number(agreement.null, 2)} by chance ({p_value(agreement.p_value)})"
+    return [(name, f"r = {number(agreement.value, 2)}; {by_chance}")]

@@ -17,9 +17,9 @@ from isocapsnet.report.evidence import Scene, effect
 from isocapsnet.report.prose import describe_parameters, selected_in_fit
 
 if TYPE_CHECKING:
-    from isocapsnet.explanation.cards import EvidenceCard
+    from isocapsnet.explanation.cards import EvidenceCard, MotifCard
 
-_LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES = 8, 6, 8
+_LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES, _LISTED_CARRIERS = 8, 6, 8, 50
 _MANY_ROWS = 4
 _SHOWN_METRICS = ("accuracy", "balanced_accuracy", "weighted_f1")
 
@@ -193,6 +193,39 @@ def regions_table(content: Content, card: "EvidenceCard", id: str) -> PageTable:
     numeric = ["share of the separation", "effect d", f"fits with it among the first {len(card.matrix)}"]
     caption = f"The {len(rows)} regions that separate the classes most"
     return PageTable(f"{id}-regions", caption, ["region", *numeric, "matches better in"], rows, numeric, False)
+
+
+def motif_regions_table(content: Content, card: "MotifCard", id: str) -> PageTable:
+    """The regions on which a motif lies most often."""
+    shares = np.array(card.region_shares)
+    rows = [
+        [Cell(content.node_name(int(node))), Cell(f"{shares[node]:.1%}", float(shares[node]))]
+        for node in np.argsort(-shares, kind="stable")[:_LISTED_REGIONS]
+    ]
+    by_chance = len(card.matrix) / max(len(shares), 1)
+    caption = f"Regions of the motif in its {len(card.carriers)} carriers; {by_chance:.1%} by chance"
+    return PageTable(
+        f"{id}-regions", caption, ["region", "share of the carriers"], rows, ["share of the carriers"], False
+    )
+
+
+def carriers_table(content: Content, card: "MotifCard", id: str) -> PageTable:
+    """Where the motif lies in each of its clearest carriers."""
+    columns = [f"node {node}" for node in range(1, len(card.matrix) + 1)]
+    rows = [
+        [
+            Cell(carrier.subject),
+            Cell(content.classes[carrier.label]),
+            Cell(number(carrier.distance, 2), carrier.distance),
+            *(Cell(content.node_name(node)) for node in carrier.nodes),
+        ]
+        for carrier in card.carriers[:_LISTED_CARRIERS]
+    ]
+    caption = (
+        f"The {len(rows)} clearest of {len(card.carriers)} carriers, and the region on which each node of the motif "
+        "lies. The distance is 0 at a perfect match"
+    )
+    return PageTable(f"{id}-carriers", caption, ["subject", "class", "distance", *columns], rows, ["distance"])
 
 
 def edges_table(content: Content, scene: Scene) -> PageTable:

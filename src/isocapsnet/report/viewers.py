@@ -16,7 +16,7 @@ from isocapsnet.report.figures.brain import is_heavy_tailed
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours, without_diagonal
 
 if TYPE_CHECKING:
-    from isocapsnet.explanation.summary import Reconstructions
+    from isocapsnet.explanation.reconstructions import Reconstructions
 
 #: Bytes of the page that reconstructions may take, all methods together.
 _MATRIX_BYTES = 2_000_000

@@ -28,5 +28,6 @@ FIGURES: dict[str, FigureKind] = {
     "first_templates": FigureKind(templates.first_templates, "templates", of="method"),
     "template": FigureKind(templates.template, "template", of="scene"),
     "brain": FigureKind(brain.brain, "brain", of="scene"),
+    "carriers": FigureKind(brain.carriers, "brain", of="scene"),
     "reconstruction": FigureKind(brain.reconstruction, "reconstruction", of="method"),
 }

@@ -16,9 +16,11 @@ from isocapsnet.report.figures.drawing import Drawing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from isocapsnet.explanation.summary import Reconstructions
+    from isocapsnet.explanation.cards import MotifCard
+    from isocapsnet.explanation.reconstructions import Reconstructions
 
 _DRAWN_EDGES_PER_NODE = 4
+_CARRIERS = 4
 
 
 def brain(content: Content, scene: Scene) -> Iterator[Drawing]:
@@ -26,12 +28,28 @@ def brain(content: Content, scene: Scene) -> Iterator[Drawing]:
     if content.coordinates is not None:
         colour = "; colour: the class in which it matches better" if (scene.favours >= 0).any() else ""
         regions = ", ".join(content.node_name(node) for node in scene.top)
+        size, lines = f"their weight{colour}", "edges"
+        if scene.motif is not None:
+            size = "in how many carriers the motif lies on them"
+            lines = "the motif in its clearest carrier"
         yield Drawing(
             f"{scene.id}-brain",
             plot_scene(scene, content.coordinates, len(content.classes)),
-            f"{scene.title} on the brain. Dots: regions; size: their weight{colour}. Lines: edges, positive ones in "
-            "orange, negative ones in blue.",
+            f"{scene.title} on the brain. Dots: regions; size: {size}. Lines: {lines}, positive edges in orange, "
+            "negative ones in blue.",
             f"Glass brain of {scene.title}; main regions {regions or 'none'}.",
+            prefer_png=True,
+        )
+
+
+def carriers(content: Content, scene: Scene) -> Iterator[Drawing]:
+    """A motif in its clearest carriers, each on a glass brain."""
+    if content.coordinates is not None and scene.motif is not None and scene.motif.carriers:
+        yield Drawing(
+            f"{scene.id}-carriers",
+            plot_carriers(scene.motif, content.classes, content.coordinates),
+            f"{scene.title} in its clearest carriers, seen from above. Numbers are the nodes of the motif as drawn.",
+            f"Glass brains of {scene.title} in single subjects.",
             prefer_png=True,
         )
 
@@ -59,12 +77,34 @@ def reconstruction(content: Content, method: ReportedMethod) -> Iterator[Drawing
 def plot_scene(scene: Scene, coordinates: NDArray[Any], n_classes: int) -> "Figure":
     """A scene on a glass brain: nodes by weight, in the colour of their class."""
     palette = style.class_colours(n_classes)
+    # Regions of a motif have small dots if it lies on other regions in every carrier.
+    largest = max(scene.nodes.max(initial=0.0), 0.0 if scene.motif is None else 0.5)
     return plot_connectome(
         coordinates,
         scene.edges,
-        node_sizes=60 * scene.nodes / (scene.nodes.max(initial=0.0) or 1.0),
+        node_sizes=60 * scene.nodes / (largest or 1.0),
         node_colours=[style.MUTED if code < 0 else palette[code] for code in scene.favours],
     )
+
+
+@style.styled()
+def plot_carriers(card: "MotifCard", classes: Sequence[str], coordinates: NDArray[Any]) -> "Figure":
+    """A motif in up to four of its clearest carriers, on glass brains from above."""
+    from matplotlib.figure import Figure
+
+    shown = card.carriers[:_CARRIERS]
+    figure, width = Figure(figsize=(style.FULL, 2.1), facecolor="white"), 1 / _CARRIERS
+    matrix = np.asarray(card.matrix, dtype=float)
+    for column, carrier in enumerate(shown):
+        positions = np.asarray(coordinates, dtype=float)[carrier.nodes]
+        axes = _glass_brain(
+            figure, (column * width, 0.0, width, 0.88), positions, matrix, 1.8, display_mode="z", node_size=45
+        )
+        for node, (x, y, _) in enumerate(positions, start=1):
+            axes["z"].ax.text(x, y, str(node), color="white", fontsize=5.5, ha="center", va="center", zorder=2000)
+        title = f"{carrier.subject} ({classes[carrier.label]})"
+        figure.text((column + 0.5) * width, 0.92, title, ha="center", fontsize=7)
+    return figure
 
 
 def plot_one_of_each_class(
@@ -171,14 +211,14 @@ def _decades(norm: Any) -> list[float] | None:
 def _glass_brain(
     figure: "Figure", box: tuple[float, float, float, float], coordinates: NDArray[np.float64],
     adjacency: NDArray[np.float64], line_width: float, **options: Any,
-) -> None:  # fmt: skip
-    """nilearn's glass brain in ``box`` (left, bottom, width, height) of the figure."""
+) -> Any:  # fmt: skip
+    """nilearn's glass brain in ``box`` (left, bottom, width, height) of the figure; its axes by name of the view."""
     try:
         from nilearn.plotting import plot_connectome as draw
     except ImportError as error:
         raise InputError('Glass brains need nilearn; run: pip install "isocapsnet[plots]"') from error
     limit = float(np.abs(adjacency).max(initial=0.0)) or 1.0
-    draw(
+    display = draw(
         (adjacency + adjacency.T) / 2,
         coordinates,
         figure=figure,
@@ -191,3 +231,4 @@ def _glass_brain(
         annotate=False,
         **{"node_color": style.INK, **options},
     )
+    return display.axes

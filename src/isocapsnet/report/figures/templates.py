@@ -20,25 +20,30 @@ _LABELLED_ENTRIES = 6
 
 
 def template(content: Content, scene: Scene) -> Iterator[Drawing]:
-    """The template of an evidence card."""
+    """The template of an evidence card; for a motif what its carriers share, and the learned template."""
     if scene.card is not None:
         yield _draw(scene.card.matrix, f"{scene.id}-template", scene.title)
+    if scene.motif is not None:
+        note = f" Mean deviation from the mean graph in training graphs that carry it ({scene.motif.unit})."
+        yield _draw(scene.motif.matrix, f"{scene.id}-pattern", scene.title, note)
+        note = " The template that the network learned, in the same units and order of nodes."
+        yield _draw(scene.motif.learned, f"{scene.id}-template", f"{scene.title}, learned template", note)
 
 
 def first_templates(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
     """The templates of the first fold, for methods without evidence cards."""
     matrices = next((fit.templates for fit in method.fits if fit.templates is not None), ())
-    for index, matrix in enumerate(() if method.cards else matrices, start=1):
+    for index, matrix in enumerate(() if method.cards or method.motif_cards else matrices, start=1):
         yield _draw(matrix, f"{method.slug}-template-{index}", f"Template {index}")
 
 
-def _draw(matrix: Any, name: str, title: str) -> Drawing:
+def _draw(matrix: Any, name: str, title: str, note: str = "") -> Drawing:
     values = np.asarray(matrix, dtype=float)
     rows = "; ".join(" ".join(number(value, 2) for value in row) for row in values)
     return Drawing(
         name,
         plot_template(values),
-        f"{title}: matrix and sub-graph. Orange edges are positive, blue edges negative; width is strength.",
+        f"{title}: matrix and sub-graph. Orange edges are positive, blue edges negative; width is strength.{note}",
         f"{title}, rows: {rows}." if len(values) <= _LABELLED_ENTRIES else f"{title}, {len(values)} nodes.",
     )
 
