@@ -200,7 +200,7 @@ def _make_card(
     )
 
 
-def _occurrence(classes: Sequence[str], n_carriers: NDArray[np.int64], n_graphs: NDArray[np.int64]) -> str:
+def _occurrence(classes: NDArray[Any], n_carriers: NDArray[np.int64], n_graphs: NDArray[np.int64]) -> str:
     """In how many graphs of each class the motif occurs."""
     parts = [f"{a} of {b} of class {name}" for name, a, b in zip(classes, n_carriers, n_graphs, strict=True)]
     return f"It occurs in {', '.join(parts[:-1])} and {parts[-1]}."

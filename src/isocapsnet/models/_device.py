@@ -48,7 +48,7 @@ def resolve_device(device: str) -> torch.device:
 def repeatable_convolutions() -> AbstractContextManager[None]:
     """Convolutions on a GPU give the same bits every time inside; torch's settings are as before afterwards."""
     cudnn = torch.backends.cudnn
-    return cudnn.flags(cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=cudnn.allow_tf32)  # type: ignore[no-untyped-call]
+    return cudnn.flags(cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=cudnn.allow_tf32)
 
 
 def check_room(
