@@ -3,8 +3,8 @@
 import json
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -137,35 +137,27 @@ def open_results(folder: str | Path, *, test: str | None = None) -> Results:
         )
     chosen_test = test or saved.get("test", DEFAULT_TEST)
     saved = saved if _is_about(group, saved) else {}
-    collection, changed = _without_former_versions(collection, group, saved.get("method_versions", {}))
-    if changed:
+    former = _find_former(collection, group, saved.get("method_versions", {}))
+    if former:
+        changed = ", ".join(sorted({label for label, _ in former}))
         notes.append(
-            f"The code of {', '.join(changed)} was changed after some results had been stored; these are not shown. "
+            f"The code of {changed} was changed after some results had been stored; these are not shown. "
             "isocapsnet.compare shows them as well."
         )
     has_data = copies.find(json.loads(group)[0]) is not None
     notes += copies.problems
     if not has_data and not copies.problems:
         notes.append("The folder has no copy of the data, so subjects and regions have numbers instead of names.")
-    return _make_results(collection, group, saved, copies, [path], notes, chosen_test)
+    return _make_results(collection, group, saved, copies, [path], notes, chosen_test, former)
 
 
-def _without_former_versions(
-    collection: Collection, group: str, versions: Mapping[str, int]
-) -> tuple[Collection, list[str]]:
-    """A collection without the results in ``group`` of code that was changed since, and the methods that had any.
-
-    ``versions`` are those of the last run by method. Results of a method without any of that version stay.
-    """
-    parts = [part.get(group, []) for part in (collection.records, collection.errors)]
-    stored = {_version_of(item) for items in parts for item in items}
-    former = {(label, version) for label, version in stored if version != versions.get(label, version)}
-    former = {(label, version) for label, version in former if (label, versions[label]) in stored}
-    records, errors = ([item for item in items if _version_of(item) not in former] for items in parts)
-    changed = replace(
-        collection, records={**collection.records, group: records}, errors={**collection.errors, group: errors}
-    )
-    return changed, sorted({label for label, _ in former})
+def _find_former(collection: Collection, group: str, versions: Mapping[str, int]) -> set[tuple[str, int]]:
+    """Methods with versions whose code was changed since; ``versions`` are those of the last run, if it is stored."""
+    items = [*collection.records.get(group, []), *collection.errors.get(group, [])]
+    stored = {_version_of(item) for item in items}
+    return {
+        (label, version) for label, version in stored if (label, versions.get(label)) in stored - {(label, version)}
+    }
 
 
 def _version_of(item: Mapping[str, Any]) -> tuple[str, int]:
@@ -190,10 +182,14 @@ def _make_results(
     folders: Sequence[Path],
     notes: Sequence[str] = (),
     test: str = DEFAULT_TEST,
+    former: Set[tuple[str, int]] = frozenset(),
 ) -> Results:
     """The results of one group of records; ``saved`` is what a ``results.json`` says about it."""
     dataset, _, preparation = json.loads(group)
-    records, errors = collection.records.get(group, []), collection.errors.get(group, [])
+    records, errors = (
+        [item for item in part.get(group, []) if _version_of(item) not in former]
+        for part in (collection.records, collection.errors)
+    )
     samples = copies.find(dataset)
     summary = tabulate(records, errors, test, None if samples is None else samples.persons)
     data = None if samples is None else samples.data

@@ -26,8 +26,5 @@ def as_options(sentence: str, names: Iterable[str]) -> str:
             return f"--{'un' if value == 'False' else ''}{name.replace('_', '-')}"
         return f"--{name.replace('_', '-')} {value}".rstrip()
 
-    return _FUNCTION.sub(_command, _ARGUMENT.sub(translate, sentence))
-
-
-def _command(match: re.Match[str]) -> str:
-    return f"isocapsnet {'data check' if match[1] == 'check_data' else match[1]}"
+    sentence = _FUNCTION.sub(r"isocapsnet \1", _ARGUMENT.sub(translate, sentence))
+    return sentence.replace("isocapsnet check_data", "isocapsnet data check")
