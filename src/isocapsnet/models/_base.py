@@ -147,7 +147,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _default_parameters(self) -> dict[str, Any]:
         """The default of each parameter, whatever the preset; only for a class with ``@estimator``."""
-        return {parameter.name: parameter.default for parameter in fields(self)}  # type: ignore[arg-type]
+        return {parameter.name: parameter.default for parameter in fields(self)}
 
     @one_thread()
     def _fit_checked(

@@ -184,7 +184,7 @@ def estimator(cls: type[T]) -> type[T]:
     )
     made = dataclass(kw_only=True, eq=False, repr=False)(cls)
     if presets:
-        made.__init__ = _with_presets(made.__init__)  # type: ignore[method-assign, misc]
+        made.__init__ = _with_presets(made.__init__)  # type: ignore[method-assign]
     return made
 
 
