@@ -8,6 +8,7 @@ from torch import nn
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.isomorphic import check_exact_size
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._capsules import MarginReached
 from isocapsnet.models._parameters import (
     Count,
@@ -20,6 +21,7 @@ from isocapsnet.models._parameters import (
     one_of,
     with_parameters,
 )
+from isocapsnet.models._spectral_store import SpectralStore
 from isocapsnet.models._templates import TemplateClassifier
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
@@ -136,6 +138,12 @@ class IsoCapsNetClassifier(_WithoutFormulation, TemplateClassifier):
 
     def _own_callbacks(self) -> list[Any]:
         return [MarginReached(self.tolerance)] if self.tolerance > 0 else []
+
+    def _build_store(self, X: Any, codes: Any, *others: Any) -> GraphStore:
+        if self.matching == "exact":
+            return super()._build_store(X, codes, *others)
+        device, X_unlabeled = others
+        return SpectralStore(self.kernel_size, self.stride, True, X, codes, self.scaler_, device, X_unlabeled)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return with_parameters(IsoCapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)
