@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.functional import spectral_match, window_eigenvectors
-from isocapsnet.models import fastisonn
+from isocapsnet.models import _spectral_store
 from isocapsnet.models.fastisonn import FastIsoNNClassifier
 from isocapsnet.models.isonn import IsoNN, normalised_scores
 from isocapsnet.nn import SpectralIsomorphicLayer
@@ -56,7 +56,7 @@ def test_keeping_eigenvectors_leaves_the_fit_as_it_is(monkeypatch):
     planted = make_planted_graphs(40, 10, random_state=0)
     settings = {"max_epochs": 3, "validation_fraction": 0.2, "random_state": 0}
     kept = FastIsoNNClassifier(**settings).fit(planted.graphs, planted.labels)
-    monkeypatch.setattr(fastisonn, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(_spectral_store, "_KEPT_BYTES", 0)
     anew = FastIsoNNClassifier(**settings).fit(planted.graphs, planted.labels)
     assert_allclose(kept.predict_proba(planted.graphs), anew.predict_proba(planted.graphs), atol=1e-5)
     assert [row["valid_loss"] for row in kept.history_] == pytest.approx([row["valid_loss"] for row in anew.history_])

@@ -162,7 +162,8 @@ def spectral_match(
     stride : int
     projection : {"permutation", "none", "orthogonal"}
     window_vectors : Tensor (n_graphs, n, n, k, k), optional
-        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly.
+        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly; or an object with such a
+        tensor as ``object[:, :]`` and its parts.
     sort_eigenvalues : bool
         Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see :func:`eigenvectors`.
 
@@ -180,6 +181,7 @@ def spectral_match(
     with torch.no_grad():
         if window_vectors is None:
             window_vectors = window_eigenvectors(graphs, k, stride, sort_eigenvalues)
+        window_vectors = window_vectors[:, :]
         project = _relaxed if projection == "none" else _orthogonal
         matrix = project(window_vectors, eigenvectors(templates, sort_eigenvalues))  # (c, B, n, n, k, k)
     # One large product per template; broadcasting would copy the template for every window.

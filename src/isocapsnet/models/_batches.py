@@ -51,6 +51,12 @@ class GraphStore:
         view.__dict__ = {**self.__dict__, "index": self.index[index]}
         return view
 
+    def plain(self) -> "GraphStore":
+        """The same graphs in a store whose batches hold nothing else."""
+        view = object.__new__(GraphStore)
+        view.__dict__ = self.__dict__.copy()
+        return view
+
     def __len__(self) -> int:
         return len(self.index)
 

@@ -235,7 +235,7 @@ class TwoForms(TemplateClassifier):
         form.classes_, form.n_nodes_in_ = self.classes_, self.n_nodes_in_
         if aligned:
             form.callbacks, form.verbose = None, 0
-        labelled = graphs.subset(np.arange(len(codes)))
+        labelled = graphs.plain().subset(np.arange(len(codes)))
         second, history = form._train(labelled, codes, training, validation, seed)
         if not aligned:
             self.form_weights_ = (0.0, 1.0)

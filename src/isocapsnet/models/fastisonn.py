@@ -9,42 +9,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from isocapsnet._validation import check_number
-from isocapsnet.functional import window_eigenvectors
 from isocapsnet.functional.isomorphic import PROJECTIONS
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._parameters import Count, Flag, estimator, one_of
-from isocapsnet.models.isonn import IsoNNClassifier, windows_per_axis
+from isocapsnet.models._spectral_store import SpectralStore
+from isocapsnet.models.isonn import IsoNNClassifier
 from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
-
-# Eigenvectors up to this size are kept during a fit; larger ones are computed again for every batch.
-_KEPT_BYTES = 1024**3
-
-
-class _SpectralStore(GraphStore):
-    """Graphs together with the eigenvectors of their windows, which are the same in every epoch."""
-
-    def __init__(self, kernel_size: int, stride: int, sort_eigenvalues: bool, *graphs: Any) -> None:
-        super().__init__(*graphs)
-        n_graphs, n_nodes, _ = self.sources[0].shape
-        n_values = n_graphs * (windows_per_axis(n_nodes, 1, kernel_size, stride) * kernel_size) ** 2
-        self.vectors: Tensor | None = None
-        if self.resident is not None and 4 * n_values <= _KEPT_BYTES:
-            parts = self.resident.split(16)
-            self.vectors = torch.cat(
-                [window_eigenvectors(part, kernel_size, stride, sort_eigenvalues) for part in parts]
-            )
-
-    def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
-        """The module's arguments and codes ``(n,)`` at positions of this subset."""
-        graphs, codes = super().batch(positions, buffer)
-        if self.vectors is None:
-            return graphs, codes
-        vectors = self.vectors[torch.from_numpy(self.index[positions]).to(self.device)]
-        return {"graphs": graphs, "window_vectors": vectors}, codes
 
 
 @estimator
@@ -85,4 +58,4 @@ class FastIsoNNClassifier(IsoNNClassifier):
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
     ) -> GraphStore:
-        return _SpectralStore(self.kernel_size, self.stride, self.sort_eigenvalues, X, codes, self.scaler_, device)
+        return SpectralStore(self.kernel_size, self.stride, self.sort_eigenvalues, X, codes, self.scaler_, device)

@@ -23,6 +23,7 @@ from isocapsnet.models._parameters import (
     one_of,
     with_parameters,
 )
+from isocapsnet.models._spectral_store import SpectralStore
 from isocapsnet.models._training import Adam
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
@@ -190,10 +191,18 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
         if self.template_init == "windows":
             some = torch.randint(len(graphs), (self.n_templates,))
-            windows = graphs.batch(some.numpy())[0].unfold(1, self.kernel_size, 1).unfold(2, self.kernel_size, 1)
+            windows = (
+                graphs.plain().batch(some.numpy())[0].unfold(1, self.kernel_size, 1).unfold(2, self.kernel_size, 1)
+            )
             row, column = torch.randint(windows.shape[1], (2, self.n_templates))
             with torch.no_grad():
                 module.get_parameter("isomorphic.templates").copy_(windows[torch.arange(len(row)), row, column])
+
+    def _build_store(self, X: Any, codes: Any, *others: Any) -> GraphStore:
+        if self.matching == "exact" or self.windows == "neighborhood":
+            return super()._build_store(X, codes, *others)
+        device, X_unlabeled = others
+        return SpectralStore(self.kernel_size, self.stride, True, X, codes, self.scaler_, device, X_unlabeled)
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         return with_parameters(IsoCapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)

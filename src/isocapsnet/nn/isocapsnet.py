@@ -106,9 +106,9 @@ class IsoCapsNet(nn.Module):
         if reconstruct:
             self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes)
 
-    def forward(self, graphs: Tensor) -> CapsuleOutput:
+    def forward(self, graphs: Tensor, **match_options: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
-        match = self.isomorphic(graphs)
+        match = self.isomorphic(graphs, **match_options)
         capsules = graphs.new_zeros(len(graphs), self.n_classes, self.capsule_size)
         if self.digit is not None:
             capsules = capsules + self.digit(self.primary(match))
