@@ -101,12 +101,24 @@ def test_the_variance_of_a_difference_is_that_of_delong() -> None:
     contrast = np.array([1, -1])
     variance = contrast @ positive @ contrast / 8 + contrast @ negative @ contrast / 12
     a, b = ([FoldArea.of(labels, s, 40)] for s in scores)
-    error = np.sqrt(variance * (1 + 0.5))
+    error = np.sqrt(variance * 21 / 22 * (1 + 0.5))
     mean = kernel[0].mean() - kernel[1].mean()
     interval, p_value, p_equivalent = inference.difference(a, b)
     assert interval == pytest.approx((mean, mean - 1.96 * error, mean + 1.96 * error), rel=1e-3)
     assert p_value == pytest.approx(2 * stats.norm.sf(abs(mean) / error))
     assert p_equivalent == pytest.approx(stats.norm.sf((0.03 - abs(mean)) / error))
+
+
+@pytest.mark.parametrize("size", [3, 10])
+def test_the_variance_of_a_difference_in_small_folds_is_that_over_new_subjects(size: int) -> None:
+    """DeLong's own estimate is too large by (n + 2) / (n + 1), where scores do not separate the classes."""
+    pairs = [(_folds(seed, sizes=(size, size)), _folds(seed + 5000, sizes=(size, size))) for seed in range(1000)]
+    gaps = [a.area - b.area for first, second in pairs for a, b in zip(first, second, strict=True)]
+    factor = 1 / 3 + 1 / 2
+    variances = [
+        ((d.interval.high - d.interval.low) / 3.92) ** 2 / factor for d in (inference.difference(*p) for p in pairs)
+    ]
+    assert np.mean(variances) == pytest.approx(np.var(gaps), rel=0.06)
 
 
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 3))

@@ -106,9 +106,11 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
     """Difference in ROC AUC of two methods over the same folds.
 
     The variance v_j is that of DeLong, DeLong and Clarke-Pearson (1988) for the paired difference, Σ_k S_k / n_jk over
-    classes k. S_k, the variance of the subjects' differences of placements in class k, is pooled over folds, so that
-    folds with a single subject of a class can be used. It is at least 1 / (4 n_k), as if the placements of one of the
-    n_k subjects of the class differed by one half: otherwise methods that are both perfect would differ by 0 for sure.
+    classes k, times (n + 1) / (n + 2) for n test subjects: by this it is too large if scores do not separate the
+    classes, which matters in small folds. S_k, the variance of the subjects' differences of placements in class k, is
+    pooled over folds, so that folds with a single subject of a class can be used. It is at least 1 / (4 n_k), as if the
+    placements of one of the n_k subjects of the class differed by one half: otherwise methods that are both perfect
+    would differ by 0 for sure.
 
     "They are equal" is tested two-sided. "They differ by ``margin`` or more" is tested by two one-sided tests, of which
     the larger p-value is returned (Schuirmann, 1987).
@@ -138,8 +140,10 @@ def _paired_variances(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> NDArray[np.
     repeats = max(1.0, counts.sum() / np.mean([a.n_test + a.n_train for a, _ in pairs]))
     least = 0.25 * repeats / np.maximum(counts.sum(axis=0), 1)
     spread = np.maximum(squares.sum(axis=0) / np.maximum((counts - (counts > 0)).sum(axis=0), 1), least)
-    variances: NDArray[np.float64] = np.divide(spread, counts, out=np.zeros_like(counts), where=counts > 0).sum(axis=1)
-    return variances * [design_effect(a.placements - b.placements, a.labels, a.persons) for a, b in pairs]
+    variances = np.divide(spread, counts, out=np.zeros_like(counts), where=counts > 0).sum(axis=1)
+    n_test = counts.sum(axis=1)
+    unbiased: NDArray[np.float64] = variances * (n_test + 1) / (n_test + 2)
+    return unbiased * [design_effect(a.placements - b.placements, a.labels, a.persons) for a, b in pairs]
 
 
 def _factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ class MethodResult:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Any] = field(default_factory=dict)
     #: Fold to its ROC AUC with what tests need.
-    areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict)
+    areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict, compare=False)
 
     @property
     def failed(self) -> int:
