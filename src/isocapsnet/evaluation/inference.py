@@ -6,7 +6,7 @@ correlated. With v_j for the variance of fold j due to its test subjects, the va
     V = Σ_j v_j (w_j² + w_j n_test_j / n_train_j),
 
 which for folds of one size is the correction of Nadeau and Bengio (2003), v (1/J + n_test / n_train). Tests and
-intervals use normal quantiles. They differ in v_j alone:
+intervals differ in v_j:
 
 - above chance: the exact variance over all assignments of labels to test subjects (:func:`above_chance`);
 - interval of a ROC AUC: the same variance, changed by what Hanley and McNeil's formula says for another area;
@@ -106,40 +106,46 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
     """Difference in ROC AUC of two methods over the same folds.
 
     The variance v_j is that of DeLong, DeLong and Clarke-Pearson (1988) for the paired difference, Σ_k S_k / n_jk over
-    classes k. S_k, the variance of the subjects' differences of placements in class k, is pooled over folds, so that
-    folds with a single subject of a class can be used. It is at least 1 / (4 n_k), as if the placements of one of the
-    n_k subjects of the class differed by one half: otherwise methods that are both perfect would differ by 0 for sure.
+    classes k, times (n + 1) / (n + 2) for n test subjects: by this it is too large if scores do not separate the
+    classes, which matters in small folds. S_k, the variance of the subjects' differences of placements in class k, is
+    pooled over folds, so that folds with a single subject of a class can be used. It is at least 1 / (4 n_k), as if the
+    placements of one of the n_k subjects of the class differed by one half: otherwise methods that are both perfect
+    would differ by 0 for sure.
 
+    Since S_k is estimated, quantiles are those of Student's t with the degrees of freedom of Welch and Satterthwaite.
     "They are equal" is tested two-sided. "They differ by ``margin`` or more" is tested by two one-sided tests, of which
     the larger p-value is returned (Schuirmann, 1987).
     """
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if not np.isnan(a.area - b.area)]
     if not pairs:
         return Difference(Interval(*[float("nan")] * 3), 1.0, 1.0)
-    folds = [a for a, _ in pairs]
-    mean = _mean(folds, [a.area - b.area for a, b in pairs])
-    error = float(np.sqrt(_factors(folds) @ _paired_variances(pairs)))
-    half = float(stats.norm.isf(LEVEL / 2)) * error
+    mean = _mean([a for a, _ in pairs], [a.area - b.area for a, b in pairs])
+    variance, freedom = _paired_variance(pairs)
+    error = float(np.sqrt(variance))
+    half = float(stats.t.isf(LEVEL / 2, freedom)) * error
+    p_value, p_equivalent = stats.t.sf([abs(mean) / error, (margin - abs(mean)) / error], freedom)
     interval = Interval(mean, max(mean - half, -1.0), min(mean + half, 1.0))
-    p_value = 2 * stats.norm.sf(abs(mean) / error)
-    return Difference(interval, float(p_value), float(stats.norm.sf((margin - abs(mean)) / error)))
+    return Difference(interval, float(2 * p_value), float(p_equivalent))
 
 
-def _paired_variances(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> NDArray[np.float64]:
-    """The variance of each fold's difference in area (n_folds,)."""
+def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float, float]:
+    """The variance V of the mean difference in area, and its degrees of freedom."""
     n_classes = max(int(a.labels.max()) for a, _ in pairs) + 1
     counts, squares = np.zeros((2, len(pairs), n_classes))
+    factors = _factors([a for a, _ in pairs])
     for fold, (a, b) in enumerate(pairs):
         differences = a.placements - b.placements
         counts[fold] = np.bincount(a.labels, minlength=n_classes)
         means = np.bincount(a.labels, differences, n_classes) / np.maximum(counts[fold], 1)
         squares[fold] = np.bincount(a.labels, (differences - means[a.labels]) ** 2, n_classes)
+        factors[fold] *= design_effect(differences, a.labels, a.persons) * (a.n_test + 1) / (a.n_test + 2)
     # Each repeat of the cross-validation tests all subjects once.
     repeats = max(1.0, counts.sum() / np.mean([a.n_test + a.n_train for a, _ in pairs]))
-    least = 0.25 * repeats / np.maximum(counts.sum(axis=0), 1)
-    spread = np.maximum(squares.sum(axis=0) / np.maximum((counts - (counts > 0)).sum(axis=0), 1), least)
-    variances: NDArray[np.float64] = np.divide(spread, counts, out=np.zeros_like(counts), where=counts > 0).sum(axis=1)
-    return variances * [design_effect(a.placements - b.placements, a.labels, a.persons) for a, b in pairs]
+    n_subjects, freedom = counts.sum(axis=0) / repeats, (counts - (counts > 0)).sum(axis=0) / repeats
+    spread = squares.sum(axis=0) / np.maximum(freedom * repeats, 1)
+    spread = np.maximum(spread, 1 / (4 * np.maximum(n_subjects, 1)))
+    parts = spread * (factors @ np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0))
+    return float(parts.sum()), float(parts.sum() ** 2 / np.sum(parts**2 / np.maximum(freedom, 1)))
 
 
 def _factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:

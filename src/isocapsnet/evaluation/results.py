@@ -67,7 +67,7 @@ class MethodResult:
     #: The controls that the method is not shown to be better than.
     not_better_than: Sequence[str] = ()
     #: Fold to its ROC AUC with what tests need.
-    areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict)
+    areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict, compare=False)
 
     @property
     def failed(self) -> int:
