@@ -202,6 +202,8 @@ def sections(content: dict[str, Any]) -> dict[str, list[str]]:
     seen_by = ["| effect | what differs | seen by | in part by | perhaps by |", "|---|---|---|---|---|"]
     for effect in effects:
         grades = {name: grade(cells[effect]) for name, cells in table.items() if effect in cells}
+        if effect == NULL:  # whoever is above chance here raises a false alarm
+            grades = {name: "sees" for name in grades if table[name][effect].low > 0.5}
         names = [[f"`{name}`" for name in grades if grades[name] == verb] for verb in GRADES[:-1]]
         cells = [effect, EFFECTS[effect].description, *(", ".join(several) or "–" for several in names)]
         seen_by.append(f"| {' | '.join(cells)} |")
@@ -233,7 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", default="all", help='as in "isocapsnet[kernel_size=5],linear" (default: all)')
     parser.add_argument("--effects", type=lambda text: text.split(","), default=list(EFFECTS), help="default: all")
-    parser.add_argument("--seeds", type=int, default=2, help="datasets per effect (default: 2)")
+    parser.add_argument("--seeds", type=int, default=1, help="datasets per effect (default: 1)")
     parser.add_argument("--protocol", choices=("paper", "nested"), default="paper", help="default: paper, no search")
     parser.add_argument("--n-graphs", type=int, default=240)
     parser.add_argument("--n-nodes", type=int, default=24)

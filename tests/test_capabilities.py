@@ -69,6 +69,13 @@ def test_the_sentence_follows_from_the_intervals(capabilities):
     assert "none" in capabilities.describe({"motif": Interval(0.5, 0.4, 0.6)})
 
 
+def test_methods_are_listed_with_the_effects_they_see_and_with_null_only_for_a_false_alarm(capabilities):
+    rows = {"linear": row(existence=1.0, null=0.5), "gin": row(existence=0.5, null=1.0)}
+    lines = capabilities.sections(capabilities.merge(None, SETTINGS, rows))["who sees each effect"]
+    seen_by = {line.split(" | ")[0]: line.split(" | ")[2:] for line in lines[2:]}
+    assert seen_by == {"| existence": ["`linear`", "–", "– |"], "| null": ["`gin`", "–", "– |"]}
+
+
 def test_more_datasets_narrow_the_interval_and_the_method_that_sees_most_is_first(capabilities):
     rng = np.random.default_rng(0)
     scores = np.clip(rng.normal(0.7, 0.05, size=(5, 3)), 0, 1).tolist()
