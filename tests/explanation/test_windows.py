@@ -62,7 +62,7 @@ def test_what_no_window_explains_is_the_same_for_every_graph(method: str, parame
 
 
 def test_what_no_window_explains_is_the_residual_at_the_mean_scores() -> None:
-    model = _fit("isocapsnet", learning_rate=0.01, max_epochs=20)
+    model = _fit("isocapsnet", windows="contiguous", learning_rate=0.01, max_epochs=20)
     found = window_evidence(model, PLANTED.graphs)
     capsules = model.transform(PLANTED.graphs).reshape(len(PLANTED.graphs), 2, -1)
     direction = capsules / np.linalg.norm(capsules, axis=2, keepdims=True)

@@ -75,7 +75,7 @@ def test_batches_are_counted_before_the_first_of_them(monkeypatch):
 
 def test_the_probe_leaves_the_module_and_its_statistics_alone():
     X, y = np.random.default_rng(0).normal(size=(12, 10, 10)).astype(np.float32), np.arange(12) % 2
-    model = MODELS["gin"](max_epochs=1, density=0.3, calibrate=False, random_state=0).fit(X, y)
+    model = MODELS["gin"](max_epochs=1, density=0.3, calibrate=False, device="cpu", random_state=0).fit(X, y)
     before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
     graphs = _device.GraphStore(X, y, model.scaler_, torch.device("cpu"))
     criterion = model._build_criterion(torch.ones(2))

@@ -8,7 +8,7 @@ import pytest
 
 from isocapsnet import models
 from isocapsnet.models import MODELS, GraphClassifier
-from tests.models.estimator_checks import CHECKS
+from tests.models.estimator_checks import CHECKS, parameters_without_effect
 
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {
@@ -30,6 +30,9 @@ FAST = {
 # Where a method is right to fail a check, the test insists that it does.
 MUST_FAIL = {
     ("constant", "check_answer_depends_on_the_graph"): "a constant predictor looks at no graph",
+    ("isocapsnet", "check_every_parameter_makes_a_difference"): "held-out graphs give the motif form the weight 0 here",
+    ("isocapsnet, contiguous", "check_every_parameter_makes_a_difference"): "it has parameters of the other form",
+    ("isocapsnet, neighborhood", "check_every_parameter_makes_a_difference"): "it has parameters of the other form",
 }
 
 
@@ -40,16 +43,23 @@ def settings(name):
 
 # One object per method, so that checks share what they fitted.
 MAKE = {name: partial(model, **settings(name)) for name, model in MODELS.items()}
+MAKE["isocapsnet, contiguous"] = partial(MAKE["isocapsnet"], windows="contiguous")
+MAKE["isocapsnet, neighborhood"] = partial(MAKE["isocapsnet"], windows="neighborhood", n_motifs=6, max_epochs=4)
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("method", MODELS)
+@pytest.mark.parametrize("method", MAKE)
 def test_estimator(method, check):
     if (method, check) in MUST_FAIL:
         with pytest.raises(AssertionError):
             CHECKS[check](MAKE[method])
     else:
         CHECKS[check](MAKE[method])
+
+
+def test_every_parameter_of_isocapsnet_makes_a_difference_in_one_of_its_forms():
+    forms = (parameters_without_effect(MAKE[f"isocapsnet, {windows}"]) for windows in ("contiguous", "neighborhood"))
+    assert not set.intersection(*forms)
 
 
 def test_every_method_there_is_has_a_name():

@@ -75,7 +75,7 @@ def test_eigenvectors_of_windows_are_computed_once_however_many_epochs(monkeypat
     windows = []
     for epochs in (1, 4):
         sizes.clear()
-        FastIsoNNClassifier(max_epochs=epochs, random_state=0).fit(planted.graphs, planted.labels)
+        FastIsoNNClassifier(max_epochs=epochs, device="cpu", random_state=0).fit(planted.graphs, planted.labels)
         windows.append(sum(size for size in sizes if size > 2))  # two templates
     assert windows[0] == windows[1] > 0
 

@@ -106,6 +106,7 @@ def test_early_stopping_keeps_the_best_epoch_of_the_validation_part(planted):
 
 def test_training_stops_when_every_graph_is_on_the_right_side_of_the_margins(planted):
     settings = {"max_epochs": 200, "learning_rate": 3e-3, "decoder_sizes": (8,), "random_state": 0}
+    settings["windows"] = "contiguous"
     model = IsoCapsNetClassifier(tolerance=1e-3, **settings).fit(planted.graphs, planted.labels)
     lengths = np.linalg.norm(model.transform(planted.graphs).reshape(-1, 2, 16), axis=2)
     own, other = (lengths[np.arange(40), labels] for labels in (planted.labels, 1 - planted.labels))

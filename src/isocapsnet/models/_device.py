@@ -2,6 +2,7 @@
 
 import logging
 import math
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def resolve_device(device: str) -> torch.device:
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f'device={device!r} needs a GPU, but torch finds none; use device="cpu".')
     return resolved
+
+
+def repeatable_convolutions() -> AbstractContextManager[None]:
+    """Convolutions on a GPU give the same bits every time inside; torch's settings are as before afterwards."""
+    cudnn = torch.backends.cudnn
+    return cudnn.flags(cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=cudnn.allow_tf32)  # type: ignore[no-untyped-call]
 
 
 def check_room(

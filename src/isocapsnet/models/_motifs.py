@@ -1,4 +1,4 @@
-"""The motif form of Iso-CapsNet, for patterns that have no fixed place, and its sum with the paper's network."""
+"""The motif form of Iso-CapsNet, for patterns without a fixed place, and its use beside the network of the paper."""
 
 from copy import copy
 from dataclasses import field
@@ -105,7 +105,6 @@ class TwoForms(TemplateClassifier):
     windows: Annotated[str, one_of(*WINDOWS)] = "auto"
     n_motifs: Count = 32
     motif_size: Annotated[int, in_range(2, MAX_MOTIF_SIZE, integer=True)] = 4
-    motif_epochs: Count = 50
     deviation_from: Annotated[str, one_of(*DEVIATIONS)] = "mean_graph"
     template_learning_rate: Positive | None = None
 
@@ -192,7 +191,7 @@ class TwoForms(TemplateClassifier):
         shared = ("deviation_from", "batch_size", "patience", "class_weight", "verbose", "callbacks")
         form = MotifForm(n_templates=self.n_motifs, kernel_size=self.motif_size)
         form.set_params(**{name: getattr(self, name) for name in shared})
-        form.max_epochs = min(self.motif_epochs, self.max_epochs)
+        form.max_epochs = max(1, self.max_epochs // 2)
         form.template_learning_rate = self.template_learning_rate or form.template_learning_rate
         return form
 

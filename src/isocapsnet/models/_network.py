@@ -15,7 +15,7 @@ from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
-from isocapsnet.models._device import bytes_of_batch, check_room, resolve_device
+from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
 from isocapsnet.models._state import check_arrays, check_truth
@@ -128,7 +128,7 @@ class NetworkClassifier(GraphClassifier):
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
             self._check_room(graphs.device, module, batch)
             # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
-            with torch.autograd.set_multithreading_enabled(False):
+            with torch.autograd.set_multithreading_enabled(False), repeatable_convolutions():
                 self._prepare(module, used)
                 history = train(
                     module,
@@ -246,7 +246,9 @@ class NetworkClassifier(GraphClassifier):
         with torch.inference_mode():
             for start in range(0, len(index), self.batch_size):
                 graphs = self.scaler_.transform(X[index[start : start + self.batch_size]])
-                yield self.module_(torch.from_numpy(graphs).to(device))
+                with repeatable_convolutions():
+                    output = self.module_(torch.from_numpy(graphs).to(device))
+                yield output
 
     def _scores(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """Class scores ``(n, n_classes)`` of all graphs, or of those at ``index``."""

@@ -70,11 +70,10 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         calibration is; a network that does not help has the weight 0. Without ``calibrate``, ``"auto"`` is
         ``"contiguous"``.
     n_motifs : int
-        Templates of the motif form. They start from windows of training graphs.
+        Templates of the motif form. They start from windows of training graphs. This form makes half as many passes
+        over the graphs as ``max_epochs`` says.
     motif_size : int
         Nodes of each of these templates, from 2 to 6.
-    motif_epochs : int
-        Passes over the training graphs of the motif form, if ``max_epochs`` is not smaller.
     deviation_from : {"mean_graph", "mean_edge"}
         The motif form looks at deviations from the mean training graph, or from the mean of its edges: choose this if
         node i of one graph is not node i of another.

@@ -21,6 +21,8 @@ DEVIATIONS = ("mean_graph", "mean_edge")
 #: Templates start from windows among this share of those with the largest norm: the others hold noise.
 _STRONGEST = 0.1
 _BATCH_NORM_EPSILON = 1e-5
+# Scores of graphs that are all alike have no variance.
+_LEAST_VARIANCE = 1e-6
 
 
 class MotifMatch(NamedTuple):
@@ -109,7 +111,7 @@ class MotifNetwork(nn.Module):
 
     @torch.no_grad()
     def start_from(self, mean: Tensor, graphs: Tensor) -> None:
-        """Start the templates from windows of training graphs, and take the unit of the edges from them.
+        """Start the templates from windows of training graphs, which also give the units of edges and scores.
 
         Parameters
         ----------
@@ -132,6 +134,9 @@ class MotifNetwork(nn.Module):
         size = templates.square().sum().div(n_templates * k * (k - 1)).sqrt()
         self.scale.copy_(torch.where(size > 0, size, 1.0))
         self.templates.copy_(templates / self.scale)
+        pooled = self._pool(graphs)
+        self.mean.copy_(pooled.mean(dim=0))
+        self.variance.copy_(pooled.var(dim=0, correction=0).clamp_min(_LEAST_VARIANCE))
 
     def take(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """Windows ``(n_graphs, n_windows, k, k)`` of deviations, and their nodes."""
@@ -188,18 +193,22 @@ class MotifNetwork(nn.Module):
 
     def forward(self, graphs: Tensor) -> MotifOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and scores."""
-        pooled = -soft_minimum(self.match(graphs).distance, self.softness)
+        pooled = self._pool(graphs)
         # A batch of one graph has no variance of its own.
         training = self.training and len(pooled) > 1
         scores = nn.functional.batch_norm(pooled, self.mean, self.variance, training=training, eps=_BATCH_NORM_EPSILON)
         return MotifOutput(self.head(scores), scores)
+
+    def _pool(self, graphs: Tensor) -> Tensor:
+        """How well each template occurs anywhere: ``(n_graphs, n_templates)``, 0 at a perfect match."""
+        return -soft_minimum(self.match(graphs).distance, self.softness)
 
 
 def best_thresholds(distances: Tensor, is_inside: Tensor) -> Tensor:
     """The thresholds of distances ``(n_graphs, n_templates)`` that separate two groups best, by balanced accuracy.
 
     ``is_inside`` ``(n_graphs, n_templates)`` is true for graphs that should have small distances. A threshold lies in
-    the middle between the distances of two graphs. If a group is empty it is the largest distance.
+    the middle between the distances of two graphs. If all graphs are inside it is the largest distance.
     """
     ascending, order = distances.sort(dim=0)
     inside = is_inside.gather(0, order).to(distances.dtype)

@@ -1,0 +1,122 @@
+"""The motif network: what it computes, where it looks, and what does not change it."""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+import torch
+
+from isocapsnet.nn import MotifNetwork
+
+
+def make_graphs(n_graphs=6, n_nodes=9, seed=0):
+    graphs = torch.randn(n_graphs, n_nodes, n_nodes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return graphs + graphs.mT
+
+
+def make_network(graphs, seed=0, **settings):
+    """A network that started from graphs, with a head that is not zero."""
+    torch.manual_seed(seed)
+    network = MotifNetwork(graphs.shape[1], 2, **{"n_templates": 5, "kernel_size": 3, **settings}).double()
+    network.start_from(graphs.mean(dim=0), graphs)
+    torch.nn.init.normal_(network.head.weight)
+    return network.eval()
+
+
+def shuffle(graphs, order):
+    return graphs[..., order, :][..., :, order]
+
+
+@pytest.mark.parametrize("deviation_from", ["mean_graph", "mean_edge"])
+def test_shuffling_the_nodes_of_all_graphs_changes_nothing(deviation_from):
+    graphs, order = make_graphs(), torch.randperm(9, generator=torch.Generator().manual_seed(1))
+    network = make_network(graphs, deviation_from=deviation_from)
+    before = network(graphs).logits
+    network.center.copy_(shuffle(network.center, order))  # the mean of the shuffled graphs
+    assert before.std() > 0.1
+    torch.testing.assert_close(network(shuffle(graphs, order)).logits, before, atol=1e-10, rtol=0)
+
+
+def test_shuffling_each_graph_in_its_own_way_changes_nothing_if_deviations_are_from_one_number():
+    graphs = make_graphs()
+    shuffled = torch.stack([shuffle(graph, torch.randperm(9)) for graph in graphs])
+    same, other = (make_network(graphs, deviation_from=mean) for mean in ("mean_edge", "mean_graph"))
+    torch.testing.assert_close(same(shuffled).logits, same(graphs).logits, atol=1e-10, rtol=0)
+    assert (other(shuffled).logits - other(graphs).logits).abs().max() > 1e-3
+
+
+def test_no_parameter_belongs_to_a_node():
+    small, large = (MotifNetwork(n_nodes, 2) for n_nodes in (10, 30))
+    assert [p.shape for p in small.parameters()] == [p.shape for p in large.parameters()]
+
+
+def test_scores_are_the_standardised_soft_minimum_of_the_distances_to_all_windows():
+    graphs = make_graphs()
+    network = make_network(graphs, softness=0.5)
+    nodes = network.take(graphs)[1].numpy()
+    expected = np.zeros((6, 5))
+    deviations = ((graphs - network.center) / network.scale).numpy()
+    for i, template in np.ndindex(6, 5):
+        pattern = network.templates[template].detach().numpy()
+        distances = []
+        for window in nodes[i]:
+            block = deviations[i][np.ix_(window, window)] * (1 - np.eye(3))
+            distances.append(
+                min(np.linalg.norm(pattern[np.ix_(p, p)] - block) for p in map(list, permutations(range(3))))
+            )
+        expected[i, template] = 0.5 * np.log(np.mean(np.exp(-np.array(distances) / 0.5)))
+    expected = (expected - network.mean.numpy()) / np.sqrt(network.variance.numpy() + 1e-5)
+    np.testing.assert_allclose(network(graphs).scores.detach().numpy(), expected, atol=1e-9)
+
+
+def test_located_nodes_are_in_the_order_of_the_template():
+    graphs = make_graphs()
+    network = make_network(graphs)
+    distances, nodes = network.locate(graphs)
+    deviations = (graphs - network.center) / network.scale
+    for i, template in np.ndindex(6, 5):
+        found = nodes[i, template]
+        block = shuffle(deviations[i], found) * (1 - torch.eye(3))
+        assert len(set(found.tolist())) == 3
+        torch.testing.assert_close((block - network.templates[template]).norm(), distances[i, template])
+
+
+def test_a_planted_template_is_located_where_it_was_planted():
+    graphs = 0.01 * make_graphs()
+    network = make_network(graphs)
+    places = [torch.tensor(nodes) for nodes in list(combinations(range(9), 3))[5:65:11]]
+    pattern = torch.tensor([[0.0, 3.0, 2.0], [3.0, 0.0, -1.0], [2.0, -1.0, 0.0]], dtype=torch.float64)
+    for graph, nodes in zip(graphs, places, strict=True):
+        graph[nodes[:, None], nodes] += pattern
+    with torch.no_grad():
+        network.templates[0] = pattern / network.scale
+    assert network.locate(graphs)[1][:, 0].tolist() == [nodes.tolist() for nodes in places]
+
+
+def test_gradients_of_templates_and_head_equal_differences():
+    graphs = make_graphs(3, 7)
+    network = make_network(graphs, n_templates=2)
+
+    def logits(templates, weight):
+        return torch.func.functional_call(network, {"templates": templates, "head.weight": weight}, graphs).logits
+
+    inputs = (network.templates.detach().requires_grad_(), network.head.weight.detach().requires_grad_())
+    assert torch.autograd.gradcheck(logits, inputs)
+
+
+def test_templates_start_from_strong_windows_and_have_unit_size():
+    graphs = make_graphs(20)
+    network = make_network(graphs)
+    windows = (network.take(graphs)[0]).reshape(-1, 3, 3)
+    assert network.templates.square().sum().item() == pytest.approx(5 * 3 * 2)
+    for template in network.templates:
+        closest = (windows - template).flatten(1).norm(dim=1).argmin()
+        torch.testing.assert_close(windows[closest], template.detach())
+        assert (windows.flatten(1).norm(dim=1) > windows[closest].norm()).double().mean() <= 0.1
+
+
+def test_graphs_that_are_all_alike_give_finite_scores():
+    graphs = make_graphs(1).expand(4, -1, -1)
+    network = make_network(graphs)
+    assert torch.isfinite(network(graphs).logits).all()
+    assert torch.isfinite(network.train()(graphs[:1]).logits).all()
