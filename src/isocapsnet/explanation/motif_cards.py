@@ -195,7 +195,7 @@ def _make_card(
         region_shares=(np.bincount(nodes.ravel(), minlength=first.n_nodes) / max(len(carriers), 1)).tolist(),
         carriers=carriers,
         verdict=verdict,
-        sentence=f"{sentence} {_occurrence(first.classes, n_carriers, n_graphs)}",
+        sentence=f"{sentence} {_occurrence(first.classes.tolist(), n_carriers, n_graphs)}",
         **counts,
     )
 

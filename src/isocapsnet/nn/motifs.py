@@ -20,9 +20,9 @@ from isocapsnet.nn.isomorphic import gaussian
 DEVIATIONS = ("mean_graph", "mean_edge")
 #: Templates start from windows among this share of those with the largest norm: the others hold noise.
 _STRONGEST = 0.1
+_BATCH_NORM_EPSILON = 1e-5
 # Scores of graphs that are all alike have no variance.
 _LEAST_VARIANCE = 1e-6
-_BATCH_NORM_EPSILON = 1e-5
 
 
 class MotifMatch(NamedTuple):
@@ -208,7 +208,7 @@ def best_thresholds(distances: Tensor, is_inside: Tensor) -> Tensor:
     """The thresholds of distances ``(n_graphs, n_templates)`` that separate two groups best, by balanced accuracy.
 
     ``is_inside`` ``(n_graphs, n_templates)`` is true for graphs that should have small distances. A threshold lies in
-    the middle between the distances of two graphs. If a group is empty it is the largest distance.
+    the middle between the distances of two graphs. If all graphs are inside it is the largest distance.
     """
     ascending, order = distances.sort(dim=0)
     inside = is_inside.gather(0, order).to(distances.dtype)
