@@ -69,7 +69,7 @@ def benchmark(
     ----------
     data : BrainGraphs, path, str or tuple (X, y), optional
         A dataset; a file, folder or name that :func:`isocapsnet.load_graphs` reads; or graphs
-        ``(n_graphs, n_nodes, n_nodes)`` with labels ``(n_graphs,)``. By default the embedded dataset "planted".
+        ``(n_graphs, n_nodes, n_nodes)`` with labels ``(n_graphs,)``. By default the embedded dataset "planted-motif".
     methods : sequence, or "all"
         Names of methods, with parameters in brackets (``"isocapsnet[kernel_size=3]"``), classes or estimators. Any
         scikit-learn classifier with ``predict_proba`` that fits graphs ``(n_graphs, n_nodes, n_nodes)`` can be given,

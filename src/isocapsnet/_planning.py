@@ -28,7 +28,7 @@ from isocapsnet.evaluation.samples import DataSource, Samples
 
 _LOWEST = {"repeats": 1, "folds": 2, "candidates": 1, "permutations": 0, "jobs": 0}
 #: The dataset of a benchmark without data, and its repeats.
-EMBEDDED, _EMBEDDED_REPEATS = "planted", 2
+EMBEDDED, _EMBEDDED_REPEATS = "planted-motif", 2
 
 
 @dataclass(frozen=True)
