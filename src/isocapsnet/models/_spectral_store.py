@@ -25,14 +25,19 @@ class Rows:
 
 
 class SpectralStore(GraphStore):
-    """Graphs together with the eigenvectors of their windows, which are the same in every epoch."""
+    """Graphs together with the eigenvectors of their windows, which are the same in every epoch.
 
-    def __init__(self, kernel_size: int, stride: int, sort_eigenvalues: bool, *graphs: Any) -> None:
+    Eigenvectors that need more than ``kept_bytes`` are not kept.
+    """
+
+    def __init__(
+        self, kernel_size: int, stride: int, sort_eigenvalues: bool, *graphs: Any, kept_bytes: int | None = None
+    ) -> None:
         super().__init__(*graphs)
         n_nodes = self.sources[0].shape[1]
         n_values = len(self) * (((n_nodes - kernel_size) // stride + 1) * kernel_size) ** 2
         self.vectors: Tensor | None = None
-        if self.resident is not None and 4 * n_values <= _KEPT_BYTES:
+        if self.resident is not None and 4 * n_values <= (_KEPT_BYTES if kept_bytes is None else kept_bytes):
             for i, graph in enumerate(self.resident):  # one at a time: all of them would be in memory twice
                 vectors = window_eigenvectors(graph[None], kernel_size, stride, sort_eigenvalues)
                 if self.vectors is None:

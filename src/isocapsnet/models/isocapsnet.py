@@ -31,6 +31,9 @@ from isocapsnet.nn.isocapsnet import MATCHING, ROUTING_OVER
 
 TEMPLATE_INITS = ("normal", "windows")
 
+# Eigenvectors of windows up to this size are kept during a fit, so that large templates need no GB of memory for them.
+_KEPT_BYTES = 128 * 1024**2
+
 
 class _WithoutFormulation:
     """Refuses a parameter of earlier versions with the name of its replacement."""
@@ -202,7 +205,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         if self.matching == "exact" or self.windows == "neighborhood":
             return super()._build_store(X, codes, *others)
         device, X_unlabeled = others
-        return SpectralStore(self.kernel_size, self.stride, True, X, codes, self.scaler_, device, X_unlabeled)
+        graphs = X, codes, self.scaler_, device, X_unlabeled
+        return SpectralStore(self.kernel_size, self.stride, True, *graphs, kept_bytes=_KEPT_BYTES)
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         return with_parameters(IsoCapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)
