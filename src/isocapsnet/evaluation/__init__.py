@@ -12,6 +12,7 @@ from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.metrics import METRICS, Metric
 from isocapsnet.evaluation.plan import MethodSpec, Plan
 from isocapsnet.evaluation.preparation import Step
+from isocapsnet.evaluation.procedures import TESTS, Procedure
 from isocapsnet.evaluation.protocol import PROTOCOLS, Protocol, Scheme
 from isocapsnet.evaluation.results import ResultsTable, tabulate
 from isocapsnet.evaluation.samples import DataSource, Samples

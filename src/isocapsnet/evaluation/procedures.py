@@ -59,7 +59,7 @@ TESTS: dict[str, Procedure] = {
         min_folds=1,
         of_chance="by a one-sided z-test with the exact variance of ROC AUC over all assignments of labels to the test "
         "graphs of each fold (Mann and Whitney, 1947; Hoeffding, 1951)",
-        of_differences="by two-sided z-tests with the variance of the paired difference in each fold (DeLong et al., "
+        of_differences="by two-sided tests with the variance of the paired difference in each fold (DeLong et al., "
         f"1988); equivalence within ±{inference.MARGIN} by two one-sided tests (Schuirmann, 1987)",
         of_intervals="The interval of ROC AUC is a score interval (Hanley and McNeil, 1982; Newcombe, 2006); those of "
         "other metrics are from the squared contributions of the test graphs (infinitesimal jackknife).",
