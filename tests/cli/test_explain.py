@@ -148,7 +148,7 @@ def test_explain_shows_motifs_and_their_carriers(folder: Path) -> None:
     atlas = Atlas(REGIONS, np.random.default_rng(0).uniform(-50, 50, size=(12, 3)), name="made up")
     BrainGraphs(planted.graphs, NAMES[planted.labels], name="motifs", atlas=atlas).save(folder / "motifs.npz")
     model = MODELS["isocapsnet"](
-        windows="neighborhood", n_motifs=8, motif_epochs=20, calibrate=False, random_state=0
+        windows="neighborhood", n_motifs=8, max_epochs=40, calibrate=False, random_state=0
     ).fit(planted.graphs, NAMES[planted.labels])
     save_model(model, folder / "motifs.safetensors")
     result = _explain(folder, "motifs", "motifs", "found", "--folds", "0")

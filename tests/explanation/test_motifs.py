@@ -33,7 +33,7 @@ PLANTED = make_planted_graphs(
     120, 14, kernel_size=4, effect="motif", placement="free", prevalence=0.75, signal_to_noise=8, random_state=0
 )
 X, Y = PLANTED.graphs, PLANTED.labels
-QUICK = {"n_motifs": 12, "motif_epochs": 25, "calibrate": False, "random_state": 0}
+QUICK = {"n_motifs": 12, "max_epochs": 50, "calibrate": False, "random_state": 0}
 TINY = {"n_motifs": 4, "kernel_size": 3, "n_templates": 1, "max_epochs": 4, "decoder_sizes": (8,), "random_state": 0}
 
 
@@ -115,7 +115,7 @@ def test_nothing_is_stable_where_labels_mean_nothing(model: IsoCapsNetClassifier
 
 
 def test_a_relabelled_graph_gives_relabelled_nodes() -> None:
-    model = fit(deviation_from="mean_edge", motif_epochs=2)
+    model = fit(deviation_from="mean_edge", max_epochs=4)
     order = np.random.default_rng(1).permutation(14)
     before, after = (
         explain_fit(model, X[:9], Y[:9]).motifs,
