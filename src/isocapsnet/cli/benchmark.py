@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def benchmark(data: str | None, **options: Any) -> None:
     """Compare methods on DATA (a file, a folder or a dataset's name), without leakage.
 
-    Without DATA the embedded dataset `planted-motif` is used. After an interruption, the same command continues the run.
-    A method may be given parameters: isocapsnet[kernel_size=3]. isonn, fastisonn, sdbn, dgcnn, gin, diffpool and wl
-    have the settings of their papers as a preset: gin[preset=paper].
+    Without DATA the embedded dataset `planted-motif` is used. After an interruption, the same command continues the
+    run. A method may be given parameters: isocapsnet[kernel_size=3]. isonn, fastisonn, sdbn, dgcnn, gin, diffpool and
+    wl have the settings of their papers as a preset: gin[preset=paper].
 
     \b
     Examples

@@ -274,9 +274,8 @@ def _describe_forms(fits: Sequence[FitExplanation]) -> list[str]:
         notes.append(f"The network of the paper has weight 0{where}: its templates do not contribute to the scores.")
     if n_without := int((weights[:, 1] == 0).sum()):
         notes.append(f"The motif form has weight 0 in {n_without} of {len(fits)} fits.")
-    if (shares := weights[has_templates & (weights > 0).all(axis=1), 1]).size:
+    if n_both := int((has_templates & (weights > 0).all(axis=1)).sum()):
         notes.append(
-            "Class scores are the sum of the paper's network and the motif form; the motif form has a weight of "
-            f"{shares.mean():.2f} in the mean over {len(shares)} of {len(fits)} fits."
+            f"The paper's network and the motif form both contribute to the scores in {n_both} of {len(fits)} fits."
         )
     return notes
