@@ -23,7 +23,9 @@ from isocapsnet import InputError, benchmark, make_planted_graphs
 from isocapsnet._format import interval
 from isocapsnet._methods import list_methods
 from isocapsnet.datasets import BrainGraphs
-from isocapsnet.evaluation.statistics import Interval, auc_variance, corrected_interval
+from isocapsnet.evaluation.areas import FoldArea, auc_variance
+from isocapsnet.evaluation.inference import area_interval
+from isocapsnet.evaluation.statistics import CHANCE, Interval
 from isocapsnet.models import MODELS
 from isocapsnet.report.figures import style
 from paper_tables import put_section
@@ -123,16 +125,19 @@ def merge(stored: dict[str, Any] | None, settings: dict[str, Any], rows: dict[st
 def summarise(content: dict[str, Any]) -> dict[str, dict[str, Interval]]:
     """Method to effect to mean ROC AUC and interval, the method that sees most first."""
     settings = content["settings"]
-    counts = [settings["n_graphs"] // 2 // N_FOLDS] * 2
+    labels = np.repeat([0, 1], settings["n_graphs"] // 2 // N_FOLDS)
+    variance = auc_variance(CHANCE, np.bincount(labels).tolist())
     table = {}
     for name, row in content["methods"].items():
         cells = {}
         for effect, folds in row["scores"].items():
             scores = np.ravel(folds)
+            null = 0.0 if set(scores) == {CHANCE} else variance
             # Seeds are independent datasets, so only the folds of one of them share training graphs.
-            ratio = 1 / (N_FOLDS - 1) / len(folds)
-            least = 0.0 if set(scores) == {0.5} else auc_variance(float(scores.mean()), counts)
-            cells[effect] = corrected_interval(scores, ratio, least_variance=least)
+            n_train = len(folds) * (N_FOLDS - 1) * len(labels)
+            cells[effect] = area_interval(
+                [FoldArea(area, null, labels, np.zeros(len(labels)), n_train) for area in scores]
+            )
         table[name] = cells
     return dict(sorted(table.items(), key=lambda item: -_mean_over_effects(item[1])))
 

@@ -224,7 +224,7 @@ def test_without_weight_the_motif_form_changes_nothing(both_forms: IsoCapsNetCla
 def test_templates_without_weight_have_no_cards_and_this_is_said(both_forms: IsoCapsNetClassifier) -> None:
     own = explain_fit(both_forms, X[:30], Y[:30])
     both = summarize([own], [np.arange(30)])
-    assert both.cards and both.motif_cards and "0.75" in both.notes[0]
+    assert both.cards and both.motif_cards and "1 of 1 fits" in both.notes[0]
     both_forms.form_weights_ = (0.0, 1.0)
     try:
         single = explain_fit(both_forms, X[:30], Y[:30])

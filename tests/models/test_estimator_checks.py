@@ -86,5 +86,5 @@ def test_every_check_runs_on_every_method(request):
         if getattr(item, "originalname", None) == "test_estimator"
     }
     assert len(CHECKS) >= 30
-    assert len(ran) == len(MODELS) * len(CHECKS)
+    assert len(ran) == len(MAKE) * len(CHECKS)
     assert set(MUST_FAIL) <= ran

@@ -140,6 +140,11 @@ class TwoForms(TemplateClassifier):
             features.append(torch.cat([*parts, *([] if motifs is None else [motifs.scores])], dim=1).cpu().numpy())
         return np.concatenate(features)
 
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]
+        aligned, motifs = self._forms(self.n_nodes_in_)
+        return aligned * super()._n_features_out + motifs * self.n_motifs
+
     def reconstruct(self, X: ArrayLike) -> NDArray[np.float32]:
         """Each graph as decoded from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
         self._check_aligned("a decoder")
