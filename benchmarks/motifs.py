@@ -2,7 +2,7 @@
 
     python benchmarks/motifs.py --out motifs                           # Iso-CapsNet alone, nested protocol, 5 seeds
     python benchmarks/motifs.py --out motifs --methods linear,gin      # the same folds, other methods
-    python benchmarks/motifs.py --out motifs --cases mixed,null --seeds 40 --protocol paper
+    python benchmarks/motifs.py --out motifs --cases "mixed;null" --seeds 40 --protocol paper
 
 Every case is a number of datasets (one per seed) of three folds each. A run that was interrupted goes on with the same
 command. The table has the mean ROC AUC over all folds and how many datasets were called above chance.

@@ -18,17 +18,27 @@ def covariates_step(
     """The step that codes the covariates of ``confound-only``; None if there are none.
 
     They are the columns that the user named, the age, sex and motion that the data have, and the sites, unless folds
-    are sites. The column that groups graphs is none of them.
+    are sites. The column that groups graphs is none of them, and neither is the target, whatever its name.
     """
     from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
 
     columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
-    chosen = tuple(c for c in columns if c != group and (c in named or is_usual_confound(c)))
+    chosen = tuple(
+        c for c in columns if c != group and (c in named or is_usual_confound(c)) and not _is_target(data, c)
+    )
     use_sites = data.sites is not None and len(set(data.sites.tolist())) > 1 and not protocol.scheme.keeps_sites
     if not chosen and not use_sites:
         return None
     factory = f"{CovariateEncoder.__module__}:{CovariateEncoder.__qualname__}"
     return Step(COVARIATES, factory, {"use_sites": use_sites}, chosen)
+
+
+def _is_target(data: BrainGraphs, column: str) -> bool:
+    """Whether a column has one value for each class, as the target has."""
+    assert data.covariates is not None
+    values = data.covariates[column].astype(str)
+    pairs = {(value, label) for value, label in zip(values, data.labels.tolist(), strict=True) if label >= 0}
+    return len(pairs) == len({value for value, _ in pairs}) == len({label for _, label in pairs})
 
 
 def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tuple[MethodSpec, ...]:

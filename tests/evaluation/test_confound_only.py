@@ -134,7 +134,7 @@ def test_a_method_that_is_not_better_than_covariates_is_said_not_to_be(tmp_path:
     assert list(rows["oracle"].not_better_than) == ["confound-only[C=1.0]"] and not rows["oracle"].is_best
     assert rows["confound-only[C=1.0]"].verdict.startswith("above chance from Age")
     page = weak.report(tmp_path / "report.html").read_text()
-    assert "Not better than confound-only[C=1.0]: oracle" in page
+    assert "Not shown to be better than confound-only[C=1.0]: oracle" in page
     assert "the 1 tests against chance" in page and "the comparisons with confound-only" in page
     study = make_study(180, age_effect=0.0, edge_effect=4.0)
     strong = ic.benchmark(study, methods, out=tmp_path / "strong", repeats=1, **FAST)
@@ -212,3 +212,13 @@ def test_a_class_can_declare_that_it_is_given_covariates(tmp_path: Path) -> None
     rows = {row.method: row for row in results.summary.rows}
     assert rows["NearestAge"].metrics["roc_auc"].mean > 0.9 and list(rows["NearestAge"].covariates)
     assert list(rows["oracle"].not_better_than) == ["NearestAge"]
+
+
+@pytest.mark.parametrize("name", ["sex", "Gender"])
+def test_the_target_is_never_a_confound(name: str) -> None:
+    study = make_study()
+    assert study.covariates is not None
+    frame = study.covariates.drop(columns="sex").assign(**{name: np.array(["F", "M"])[study.labels]})
+    told = BrainGraphs(study.graphs, study.labels, covariates=frame, name="study")
+    step = covariates_step(told, Protocol("nested"))
+    assert step is not None and step.columns == ("Age",)

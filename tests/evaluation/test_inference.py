@@ -183,3 +183,34 @@ def test_graphs_of_one_person_do_not_add_certainty_to_a_difference() -> None:
     once = inference.difference(*([FoldArea.of(labels, s, 60)] for s in scores))
     copied = inference.difference(*([FoldArea.of(np.tile(labels, 2), np.tile(s, 2), **twice)] for s in scores))
     assert copied.p_value == pytest.approx(once.p_value, rel=0.1)
+
+
+@pytest.mark.parametrize("sizes", [(12, 12), (20, 10, 5), (9, 9, 9)])
+def test_the_least_variance_is_that_of_one_subject_off_by_half_of_its_range(sizes: tuple[int, ...]) -> None:
+    """Two perfect methods; a perfectly ranked subject has the largest placement there is."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    folds = [FoldArea.of(labels, np.eye(len(sizes))[labels], 2 * len(labels)) for _ in range(3)]
+    counts = np.array(sizes)
+    reach = np.array([folds[0].placements[labels == k].max() for k in range(len(sizes))])
+    least = np.sum(reach**2 / (4 * 3 * counts) / counts)
+    n = counts.sum()
+    variance, _ = inference._paired_variance(list(zip(folds, folds, strict=True)))
+    assert variance == pytest.approx(least * (n + 1) / (n + 2) * (1 / 3 + 1 / 2))
+
+
+def test_repeated_graphs_of_people_are_no_evidence() -> None:
+    """Ten graphs of each of six people, whose scores say nothing: at most 5 % may be called anything."""
+    above, different = 0, 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        pair = []
+        for _ in range(2):
+            folds = []
+            for _ in range(3):
+                labels, persons = np.repeat([0, 1], 30), np.repeat(np.arange(6), 10)
+                scores = rng.normal(size=6)[persons] + 0.1 * rng.normal(size=60)
+                folds.append(FoldArea.of(labels, scores, 120, persons=persons))
+            pair.append(folds)
+        above += inference.above_chance(pair[0]) < 0.05
+        different += inference.difference(*pair).p_value < 0.05
+    assert above <= 18 and different <= 18  # 5 % of 200 and three standard deviations

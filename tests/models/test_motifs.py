@@ -86,6 +86,19 @@ def test_unlabelled_graphs_do_not_disturb_the_motif_form():
     assert np.isfinite(model.predict_proba(planted.graphs)).all()
 
 
+def test_spectral_matching_beside_the_motif_form():
+    _, model = accuracy_on_new_graphs("motif", matching="spectral", stride=4, max_epochs=30)
+    assert model.form_weights_[1] > 0
+
+
+def test_a_motif_form_without_weight_is_not_computed_with():
+    graphs, labels = make_planted_graphs(40, 10, random_state=0)[:2]
+    model = IsoCapsNetClassifier(max_epochs=2, n_templates=1, random_state=0).fit(graphs, labels)
+    model.form_weights_ = (1.0, 0.0)
+    model.motif_network_.head.bias.data.fill_(np.nan)
+    assert np.isfinite(model.predict_proba(graphs)).all()
+
+
 # -- weights ------------------------------------------------------------------------------------------------
 
 
@@ -129,3 +142,19 @@ def test_the_first_network_has_the_weight_zero_if_it_says_the_opposite():
     codes = np.arange(60) % 2
     first, second = fit_weights(-draw_scores(codes, 1.0, rng), draw_scores(codes, 3.0, rng), codes, np.ones(2))
     assert first == 0 < second
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 1000.0])
+def test_the_scale_of_class_weights_does_not_decide_whether_a_network_is_used(scale):
+    rng = np.random.default_rng(1)
+    codes = np.arange(80) % 2
+    scores, others = draw_scores(codes, 1.0, rng), draw_scores(codes, 0.3, rng)
+    weights = fit_weights(scores, others, codes, np.full(2, scale))
+    np.testing.assert_allclose(weights, fit_weights(scores, others, codes, np.ones(2)), rtol=1e-3)
+
+
+def test_one_network_has_weight_even_if_both_say_the_opposite():
+    rng = np.random.default_rng(0)
+    codes = np.arange(6000) % 2
+    first, second = fit_weights(-draw_scores(codes, 2.0, rng), -draw_scores(codes, 2.0, rng), codes, np.ones(2))
+    assert first > 0 == second

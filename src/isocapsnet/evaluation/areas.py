@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from isocapsnet.evaluation.metrics import roc_auc
+from isocapsnet.evaluation.statistics import CHANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,14 @@ def design_effect(
 
     Σ over persons of (Σ over their graphs of h)² / Σ over graphs of h², where h is the value (n_test,), centred in its
     class and divided by the size of the class (Obuchowski, 1997). At least 1, and 1 if each graph is of a person of its
-    own (None).
+    own (None). With fewer than three persons of a class it cannot be estimated, so the graphs of a person count as
+    one.
     """
     if persons is None:
         return 1.0
+    if min(len(np.unique(persons[labels == label])) for label in np.unique(labels)) < 3:
+        sizes = np.bincount(persons)
+        return max(1.0, float(np.sum(sizes**2) / np.sum(sizes)))
     counts = np.maximum(np.bincount(labels), 1)
     centred = (values - (np.bincount(labels, values) / counts)[labels]) / counts[labels]
     total = float(np.sum(centred**2))
@@ -160,6 +165,16 @@ def auc_variance(area: float, class_counts: Sequence[float]) -> float:
         for n in (counts[1:] if len(counts) == 2 else counts)
     ]
     return float(np.mean(deviations) ** 2)
+
+
+def expected_null_variance(class_counts: Sequence[float]) -> float:
+    """Variance at 0.5 of one test fold's ROC AUC before scores are known; NaN for a fold of one class.
+
+    Beyond two classes the areas of the C classes vary nearly as if independent, given that probabilities sum to 1: the
+    variance of their mean is about 1 / (C - 1) of that of one.
+    """
+    n_classes = sum(count > 0 for count in class_counts)
+    return auc_variance(CHANCE, class_counts) / max(n_classes - 1, 1)
 
 
 def _scored_columns(counts: NDArray[np.int64], n_test: int) -> list[int]:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from isocapsnet.evaluation import statistics
-from isocapsnet.evaluation.areas import FoldArea, auc_variance
+from isocapsnet.evaluation.areas import FoldArea, expected_null_variance
 from isocapsnet.evaluation.evidence import Evidence, FoldIndex
 from isocapsnet.evaluation.inference import MARGIN, Difference
 from isocapsnet.evaluation.procedures import Procedure
@@ -68,7 +68,7 @@ def find_untestable(methods: Sequence[Evidence], procedure: Procedure) -> set[st
     for method in methods:
         folds = list(method.areas.values())
         if len(folds) >= procedure.min_folds and not method.null and {fold.area for fold in folds} != {CHANCE}:
-            perfect = [replace(f, area=1.0, null_variance=auc_variance(CHANCE, f.counts)) for f in folds]
+            perfect = [replace(f, area=1.0, null_variance=expected_null_variance(f.counts)) for f in folds]
             p_values[method.label] = procedure.above_chance(perfect)
     adjusted = statistics.holm(list(p_values.values()))
     return {label for label, p_value in zip(p_values, adjusted, strict=True) if p_value > LEVEL}

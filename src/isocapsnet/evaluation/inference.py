@@ -15,13 +15,14 @@ intervals differ in v_j:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import FoldArea, design_effect, relative_variance
+from isocapsnet.evaluation.areas import FoldArea, relative_variance
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, weighted_mean
 
 #: Two methods whose ROC AUC differs by less than this are called equivalent.
@@ -108,9 +109,11 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
     The variance v_j is that of DeLong, DeLong and Clarke-Pearson (1988) for the paired difference, Σ_k S_k / n_jk over
     classes k, times (n + 1) / (n + 2) for n test subjects: by this it is too large if scores do not separate the
     classes, which matters in small folds. S_k, the variance of the subjects' differences of placements in class k, is
-    pooled over folds, so that folds with a single subject of a class can be used. It is at least 1 / (4 n_k), as if the
-    placements of one of the n_k subjects of the class differed by one half: otherwise methods that are both perfect
-    would differ by 0 for sure.
+    pooled over folds, so that folds with a single subject of a class can be used. It is at least W_k² / (4 n_k), as if
+    the placements of one of the n_k subjects of the class differed by half of their range W_k: otherwise methods that
+    are both perfect would differ by 0 for sure. W_k is the placement of a perfectly ranked subject, 1 for two classes.
+
+    If people have several graphs, placements are averaged over the graphs of a person, and people are what is counted.
 
     Since S_k is estimated, quantiles are those of Student's t with the degrees of freedom of Welch and Satterthwaite.
     "They are equal" is tested two-sided. "They differ by ``margin`` or more" is tested by two one-sided tests, of which
@@ -130,6 +133,7 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
 
 def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float, float]:
     """The variance V of the mean difference in area, and its degrees of freedom."""
+    pairs = [(_per_person(a), _per_person(b)) for a, b in pairs]
     n_classes = max(int(a.labels.max()) for a, _ in pairs) + 1
     counts, squares = np.zeros((2, len(pairs), n_classes))
     factors = _factors([a for a, _ in pairs])
@@ -138,14 +142,33 @@ def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float,
         counts[fold] = np.bincount(a.labels, minlength=n_classes)
         means = np.bincount(a.labels, differences, n_classes) / np.maximum(counts[fold], 1)
         squares[fold] = np.bincount(a.labels, (differences - means[a.labels]) ** 2, n_classes)
-        factors[fold] *= design_effect(differences, a.labels, a.persons) * (a.n_test + 1) / (a.n_test + 2)
+        factors[fold] *= (a.n_test + 1) / (a.n_test + 2)
     # Each repeat of the cross-validation tests all subjects once.
     repeats = max(1.0, counts.sum() / np.mean([a.n_test + a.n_train for a, _ in pairs]))
     n_subjects, freedom = counts.sum(axis=0) / repeats, (counts - (counts > 0)).sum(axis=0) / repeats
     spread = squares.sum(axis=0) / np.maximum(freedom * repeats, 1)
-    spread = np.maximum(spread, 1 / (4 * np.maximum(n_subjects, 1)))
+    share = n_subjects / n_subjects.sum()
+    against_rest = np.where(share > 0, 1 / (1 - share), 0.0)
+    reach = (1 + share * (against_rest.sum() - against_rest)) / max((share > 0).sum(), 1)
+    spread = np.maximum(spread, reach**2 / (4 * np.maximum(n_subjects, 1)))
     parts = spread * (factors @ np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0))
     return float(parts.sum()), float(parts.sum() ** 2 / np.sum(parts**2 / np.maximum(freedom, 1)))
+
+
+def _per_person(fold: FoldArea) -> FoldArea:
+    """A fold whose test subjects are people instead of graphs, with the mean placement of each."""
+    if fold.persons is None:
+        return fold
+    keys = np.stack([fold.persons, fold.labels.astype(np.int64)])
+    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    sizes = np.bincount(inverse.ravel())
+    return replace(
+        fold,
+        labels=fold.labels[first],
+        placements=np.bincount(inverse.ravel(), fold.placements) / sizes,
+        persons=None,
+        n_train=max(1, round(fold.n_train / sizes.mean())),
+    )
 
 
 def _factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:

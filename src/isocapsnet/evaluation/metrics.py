@@ -60,13 +60,15 @@ def count_variance(function: CountScore, counts: NDArray[np.float64]) -> float:
     ``counts`` (n_classes, n_classes) is a confusion matrix. Half a subject is added to each cell of a class that has
     subjects.
     """
+    n_subjects = counts.sum()
     counts = counts + _PSEUDO_COUNT * (counts.sum(axis=1, keepdims=True) > 0)
     step = 1e-4
     used = np.argwhere(counts > 0)
     steps = np.zeros((len(used), *counts.shape))
     steps[np.arange(len(used)), used[:, 0], used[:, 1]] = step
     slopes = (function(counts + steps) - function(counts - steps)) / (2 * step)
-    return float(counts[used[:, 0], used[:, 1]] @ slopes**2)
+    # The added subjects are no evidence.
+    return float(counts[used[:, 0], used[:, 1]] @ slopes**2 * counts.sum() / n_subjects)
 
 
 def _accuracy(counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import auc_variance, relative_variance
+from isocapsnet.evaluation.areas import expected_null_variance, relative_variance
 from isocapsnet.evaluation.inference import MARGIN, variance_factors
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, POWER
 
@@ -48,7 +48,7 @@ class Design:
 
     def variance(self, area: float = CHANCE) -> float:
         """Variance of the mean ROC AUC if its expectation is ``area``; NaN if no fold has two classes."""
-        null = np.array([auc_variance(CHANCE, counts) for counts in self.counts])
+        null = np.array([expected_null_variance(counts) for counts in self.counts])
         is_scored = ~np.isnan(null)
         if not is_scored.any():
             return float("nan")

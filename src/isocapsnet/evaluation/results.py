@@ -176,8 +176,10 @@ def _compare_with_controls(
         for label, relation in comparisons.compare_with_reference(
             [*methods, control], procedure, control.label
         ).items():
-            is_clear = relation.startswith(("better", "worse"))
-            words.setdefault(label, {})[control.label] = relation if is_clear else f"not better than {control.label}"
+            is_clear = relation.startswith(("better", "worse", "equivalent"))
+            words.setdefault(label, {})[control.label] = (
+                relation if is_clear else f"not shown to be better than {control.label}"
+            )
     return words
 
 

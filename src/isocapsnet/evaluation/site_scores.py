@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from isocapsnet._format import interval, number, p_value
-from isocapsnet.evaluation.areas import relative_variance
+from isocapsnet.evaluation.areas import design_effect, expected_null_variance, relative_variance
 from isocapsnet.evaluation.evidence import Evidence
 from isocapsnet.evaluation.inference import area_interval
 from isocapsnet.evaluation.meta_analysis import MIN_SITES, RandomEffects, random_effects
@@ -73,7 +73,7 @@ def describe(summary: RandomEffects) -> str:
 def score_sites(methods: Sequence[Evidence]) -> SiteResults | None:
     """The ROC AUC of each method at each site, and over sites; None if folds are not sites.
 
-    The interval of a site is that of its test subjects alone (:func:`isocapsnet.evaluation.inference.area_interval`).
+    The interval of a site is that of one fold (:func:`isocapsnet.evaluation.inference.area_interval`).
     """
     tested = {
         index: (fold.sites, fold.area)
@@ -104,11 +104,13 @@ def _summarise(method: Evidence) -> RandomEffects | None:
     a large weight for being perfect by chance. Sites share training subjects, so the variance of the mean is corrected
     as in every other test.
     """
-    folds = [fold for fold in method.areas.values() if fold.null_variance > 0]
-    if not folds:
+    folds = [fold for fold in method.areas.values() if not np.isnan(fold.area)]
+    if not any(fold.null_variance > 0 for fold in folds):
         return None
+    # Of scores without ties: a site where most scores are equal must not have a large weight for that.
+    null = [expected_null_variance(f.counts) * design_effect(f.placements, f.labels, f.persons) for f in folds]
     areas = [fold.area for fold in folds]
     expected = float(np.clip(weighted_mean(areas, [fold.weight for fold in folds]), *_POSSIBLE))
-    variances = relative_variance(expected, [f.n_test for f in folds]) * [f.null_variance for f in folds]
+    variances = relative_variance(expected, [f.n_test for f in folds]) * null
     widening = 1 + float(np.sum([fold.n_test / fold.n_train for fold in folds]))
     return random_effects(areas, variances, widening=widening)

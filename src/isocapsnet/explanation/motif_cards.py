@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.explanation.alignment import compare_shapes
 from isocapsnet.explanation.cards import Agreement, Carrier, MotifCard
-from isocapsnet.explanation.combination import MIN_FITS, count_classes, with_interval
+from isocapsnet.explanation.combination import MIN_FITS, with_interval
 from isocapsnet.explanation.contrasts import effect_size
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.motifs import Motifs
@@ -177,7 +177,10 @@ def _make_card(
     n_carriers = np.bincount([carrier.label for carrier in carriers], minlength=n_classes)
     nodes = np.array([carrier.nodes for carrier in carriers], dtype=np.int64)
     verdict, sentence = _judge(p_values, p_value, shape, n_without)
-    subjects = [fit.subjects for fit in fits]
+    class_of = {
+        s: c for fit in fits for s, c in zip(fit.subjects.tolist(), fit.explanation.codes.tolist(), strict=True)
+    }
+    n_subjects = np.bincount(list(class_of.values()), minlength=n_classes)
     return MotifCard(
         motif=rank,
         matrix=_mean("patterns", fits).tolist(),
@@ -187,7 +190,7 @@ def _make_card(
         n_without=n_without,
         n_separating=int((p_values <= LEVEL).sum()),
         p_value=p_value,
-        effect=with_interval(effects.mean(), count_classes([fit.explanation for fit in fits], subjects)),
+        effect=with_interval(effects.mean(), n_subjects),
         shape=shape,
         n_graphs=n_graphs.tolist(),
         n_carriers=n_carriers.tolist(),

@@ -6,6 +6,7 @@ depend on the order of the nodes. Edges are strong when they deviate from what i
 functions take graphs from which that has been subtracted.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -167,7 +168,7 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:
     """-τ log mean exp(-d/τ): the minimum where τ is small, the mean where it is large."""
     n = distances.shape[dim]
-    return -temperature * ((-distances / temperature).logsumexp(dim=dim) - torch.log(distances.new_tensor(n)))
+    return -temperature * ((-distances / temperature).logsumexp(dim=dim) - math.log(n))
 
 
 def _strengths(deviations: Tensor, kernel_size: int) -> Tensor:

@@ -79,6 +79,7 @@ def fit_weights(
         As in the training loss.
     """
     targets = _targets(codes, class_weight)
+    targets *= len(codes) / targets.sum()  # class weights have no scale, but the test has
     alone = fit_temperature(scores, codes, class_weight)
     both = np.stack([scores, others])
     units = np.array([max(_unit(part), _NO_DIFFERENCE) for part in both])
@@ -91,7 +92,7 @@ def fit_weights(
     # Convex, so there is one minimum.
     high = float(np.exp(_LOG_RANGE[1]))
     fit = minimize(loss_and_slope, np.ones(2), jac=True, bounds=[(0.0, high)] * 2, method="L-BFGS-B")
-    if 2 * (_log_loss(alone * scores, targets) - fit.fun) <= _EARNED:
+    if fit.x[1] == 0 or 2 * (_log_loss(alone * scores, targets) - fit.fun) <= _EARNED:
         return alone, 0.0
     first, second = (fit.x / units).tolist()
     return first, second

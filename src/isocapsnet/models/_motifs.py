@@ -186,6 +186,9 @@ class TwoForms(TemplateClassifier):
             raise AttributeError('This model has no motif form; fit it with windows="auto" or windows="neighborhood".')
         return motifs
 
+    def _learns_unlabeled(self) -> bool:
+        return self.windows != "neighborhood" and super()._learns_unlabeled()
+
     def _forms(self, n_nodes: int) -> tuple[bool, bool]:
         """Whether there is the network of the paper, and whether there is the motif form."""
         both = self.windows == "auto" and self.calibrate and n_nodes > self.motif_size
@@ -210,7 +213,7 @@ class TwoForms(TemplateClassifier):
         """Let the motif form describe which training graphs carry its templates; predictions do not use it."""
         network = self.motif_network_
         some = np.linspace(0, len(X) - 1, min(len(X), _DESCRIBED_GRAPHS)).astype(np.int64)
-        graphs = self._build_store(X, codes, network.templates.device, None).subset(some)
+        graphs = GraphStore(X[some], codes[some], self.scaler_, network.templates.device)
         taken = ((network.take(batch)[0], labels) for batch, labels in graphs.batches(self.batch_size))
         windows, labels = (torch.cat(parts) for parts in zip(*taken, strict=True))
         network.describe(windows, labels)
@@ -277,9 +280,9 @@ class TwoForms(TemplateClassifier):
         if isinstance(output, MotifOutput):
             return output.logits
         lengths = super()._class_scores(output)
-        if output.motifs is None:
-            return lengths
         first, second = self.form_weights_
+        if output.motifs is None or second == 0:
+            return lengths
         return first * lengths + second * output.motifs.logits
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -290,5 +293,8 @@ class TwoForms(TemplateClassifier):
         first, second = values.get("form_weights", (1.0, 0.0))
         for weight in (first, second):
             check_number("form_weights", weight, low=0, high=1)
+        expected = {"contiguous": (1, 0), "neighborhood": (0, 1)}.get(self.windows, (first, second))
+        if (first, second) != expected or abs(first + second - 1) > 1e-9:
+            raise InputError(f"its form_weights {first:g} and {second:g} do not fit windows={self.windows}")
         self.form_weights_ = (first, second)
         super()._set_state(values, arrays)

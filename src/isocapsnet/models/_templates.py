@@ -66,7 +66,7 @@ class TemplateClassifier(CapsuleClassifier):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        if self.kernel_size > n_nodes:
+        if self.kernel_size > n_nodes and getattr(self, "windows", None) != "neighborhood":
             raise InputError(
                 f"kernel_size={self.kernel_size} is larger than the graphs, which have {n_nodes} nodes; "
                 "choose a smaller kernel_size."

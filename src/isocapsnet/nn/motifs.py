@@ -60,7 +60,8 @@ class MotifNetwork(nn.Module):
     """Templates matched with windows that follow strong edges, pooled over windows, then a linear layer.
 
     A template contributes one number per graph, the soft minimum of its distance to all windows: how well it occurs
-    anywhere. The network has no parameter for a node: shuffling the nodes of all graphs changes nothing.
+    anywhere. The network has no parameter for a node: shuffling the nodes of all graphs changes nothing,
+    unless edges are equally strong (binary graphs), where the order of the nodes decides which window grows.
 
     Parameters
     ----------

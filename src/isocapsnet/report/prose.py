@@ -122,7 +122,7 @@ def _against_controls(content: Content, contenders: Sequence[MethodResult]) -> l
         weak = [r.method for r in contenders if r.p_chance <= LEVEL and control.method in r.not_better_than]
         if weak:
             sentences.append(
-                f"Not better than {control.method}: {listing(weak)}. It is not shown that graphs tell "
+                f"Not shown to be better than {control.method}: {listing(weak)}. It is not shown that graphs tell "
                 f"{'it' if len(weak) == 1 else 'them'} more than {given}."
             )
     return sentences or ([content.confounds] if content.confounds else [])
