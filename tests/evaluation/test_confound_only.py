@@ -219,6 +219,6 @@ def test_the_target_is_never_a_confound(name: str) -> None:
     study = make_study()
     assert study.covariates is not None
     frame = study.covariates.drop(columns="sex").assign(**{name: np.array(["F", "M"])[study.labels]})
-    told = BrainGraphs(study.graphs, study.labels, covariates=frame, name="study")
+    told = BrainGraphs(study.X, study.labels, covariates=frame, name="study")
     step = covariates_step(told, Protocol("nested"))
     assert step is not None and step.columns == ("Age",)

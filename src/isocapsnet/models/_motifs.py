@@ -280,9 +280,9 @@ class TwoForms(TemplateClassifier):
         if isinstance(output, MotifOutput):
             return output.logits
         lengths = super()._class_scores(output)
-        first, second = self.form_weights_
-        if output.motifs is None or second == 0:
+        if output.motifs is None or self.form_weights_[1] == 0:
             return lengths
+        first, second = self.form_weights_
         return first * lengths + second * output.motifs.logits
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
