@@ -86,6 +86,16 @@ def test_unlabelled_graphs_do_not_disturb_the_motif_form():
     assert np.isfinite(model.predict_proba(planted.graphs)).all()
 
 
+@pytest.mark.parametrize(
+    ("windows", "name", "value"), [("neighborhood", "learning_rate", 0.1), ("contiguous", "motif_size", 3)]
+)
+def test_a_parameter_of_the_other_form_is_said_to_have_no_effect(windows, name, value):
+    graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
+    settings = {"max_epochs": 1, "calibrate": False, "random_state": 0, "windows": windows}
+    with pytest.warns(UserWarning, match=f"{name}={value} has no effect"):
+        IsoCapsNetClassifier(**settings, **{name: value}).fit(graphs, labels)
+
+
 def test_spectral_matching_beside_the_motif_form():
     _, model = accuracy_on_new_graphs("motif", matching="spectral", stride=4, max_epochs=30)
     assert model.form_weights_[1] > 0

@@ -133,7 +133,8 @@ def run_job(task: Task) -> dict[str, Any]:
             candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
             groups = None if samples.groups is None else samples.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
-            # Calibration does not change ranks, so the fits of a search leave it out.
+            # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then
+            # the network of the paper alone, which is what its search is about.
             inner: dict[str, Any] = {"calibrate": False} if "calibrate" in defaults else {}
             settings = tune(candidates, folds, partial(fit, **inner), preparation, train, labels) if folds else {}
         clock.append(time.perf_counter())

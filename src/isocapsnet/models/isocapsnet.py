@@ -30,6 +30,13 @@ from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGH
 from isocapsnet.nn.isocapsnet import MATCHING, ROUTING_OVER
 
 TEMPLATE_INITS = ("normal", "windows")
+# Parameters of one form alone.
+_MOTIFS_ONLY = ("n_motifs", "motif_size", "deviation_from")
+_PAPER_ONLY = (
+    *("n_templates", "kernel_size", "stride", "matching", "weight_sharing", "primary_size", "capsule_size"),
+    *("routing_iterations", "routing_over", "gamma", "residual", "residual_input", "residual_sizes", "decoder_sizes"),
+    *("reconstruction_weight", "template_init", "template_scale", "learning_rate", "weight_decay", "tolerance"),
+)
 
 # Eigenvectors of windows up to this size are kept during a fit, so that large templates need no GB of memory for them.
 _KEPT_BYTES = 128 * 1024**2
@@ -177,6 +184,14 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
             check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
         if self.routing_iterations == 0 and not self.residual:
             raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
+
+    def _without_effect(self) -> dict[str, str]:
+        if self.windows == "neighborhood":
+            return dict.fromkeys(_PAPER_ONLY, 'windows="neighborhood" leaves the network of the paper out')
+        reasons = super()._without_effect()
+        if self.windows == "contiguous":
+            reasons |= dict.fromkeys(_MOTIFS_ONLY, 'windows="contiguous" leaves the motif form out')
+        return reasons
 
     # -- the network of the paper ---------------------------------------------------------------------------
 
