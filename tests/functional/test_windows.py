@@ -10,7 +10,6 @@ from isocapsnet._validation import InputError
 from isocapsnet.functional import (
     grown_windows,
     nearest_windows,
-    neighborhoods,
     shared_patterns,
     soft_minimum,
     take_windows,
@@ -20,12 +19,6 @@ from isocapsnet.functional import (
 def random_graphs(seed, n_graphs=3, n_nodes=7, directed=False):
     graphs = torch.randn(n_graphs, n_nodes, n_nodes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return graphs if directed else (graphs + graphs.mT) / 2
-
-
-def slow_neighborhood(graph, node, k):
-    strength = (abs(graph) + abs(graph).T) / 2
-    others = sorted((j for j in range(len(graph)) if j != node), key=lambda j: -strength[node, j])
-    return [node, *others[: k - 1]]
 
 
 def slow_growth(graph, k, n_windows):
@@ -43,15 +36,6 @@ def slow_growth(graph, k, n_windows):
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("k", [1, 2, 4, 7])
-def test_neighborhoods_are_those_of_a_sorted_list(k, directed):
-    graphs = random_graphs(0, directed=directed)
-    nodes = neighborhoods(graphs, k)
-    for b, graph in enumerate(graphs.numpy()):
-        assert nodes[b].tolist() == [slow_neighborhood(graph, i, k) for i in range(7)]
-
-
-@pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(("k", "n_windows"), [(2, 21), (3, 5), (4, 9), (7, 1)])
 def test_windows_grow_one_strongest_node_at_a_time(k, n_windows, directed):
     graphs = random_graphs(1, directed=directed)
@@ -64,23 +48,21 @@ def test_the_diagonal_is_never_strong():
     graphs = random_graphs(2)
     marked = graphs.clone()
     marked.diagonal(dim1=1, dim2=2).fill_(1e6)
-    assert torch.equal(neighborhoods(graphs, 4), neighborhoods(marked, 4))
     assert torch.equal(grown_windows(graphs, 4, 6), grown_windows(marked, 4, 6))
 
 
-@pytest.mark.parametrize("windows", [lambda g: neighborhoods(g, 4), lambda g: grown_windows(g, 4, 8)])
-def test_shuffling_the_nodes_shuffles_the_windows(windows):
+def test_shuffling_the_nodes_shuffles_the_windows():
     graphs = random_graphs(3)
     order = torch.from_numpy(np.random.default_rng(0).permutation(7))
     shuffled = graphs[:, order][:, :, order]
-    expected = sorted(map(sorted, windows(graphs).flatten(0, 1).tolist()))
-    found = order[windows(shuffled)]
+    expected = sorted(map(sorted, grown_windows(graphs, 4, 8).flatten(0, 1).tolist()))
+    found = order[grown_windows(shuffled, 4, 8)]
     assert sorted(map(sorted, found.flatten(0, 1).tolist())) == expected
 
 
 def test_taken_windows_are_sub_matrices_without_diagonal():
     graphs = random_graphs(4, directed=True)
-    nodes = neighborhoods(graphs, 3)
+    nodes = grown_windows(graphs, 3, 7)
     windows = take_windows(graphs, nodes)
     for b, w in np.ndindex(3, 7):
         index = nodes[b, w].numpy()
@@ -107,8 +89,7 @@ def test_soft_minimum_lies_between_minimum_and_mean():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda g: neighborhoods(g, 0),
-        lambda g: neighborhoods(g, 8),
+        lambda g: grown_windows(g, 8, 3),
         lambda g: grown_windows(g, 1, 3),
         lambda g: grown_windows(g, 3, 0),
         lambda g: grown_windows(g, 3, 22),

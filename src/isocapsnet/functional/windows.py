@@ -39,32 +39,11 @@ class NearestWindows(NamedTuple):
     order: Tensor
 
 
-def neighborhoods(deviations: Tensor, kernel_size: int) -> Tensor:
-    """Each node with the k - 1 nodes that its strongest edges lead to.
-
-    Parameters
-    ----------
-    deviations : Tensor (n_graphs, n_nodes, n_nodes)
-    kernel_size : int
-        k, from 1 to n_nodes.
-
-    Returns
-    -------
-    Tensor (n_graphs, n_nodes, k), int64
-        Nodes, first the one whose neighbourhood it is, then the others from the strongest edge down.
-    """
-    strength = _strengths(deviations, kernel_size)
-    itself = torch.eye(strength.shape[1], dtype=torch.bool, device=strength.device)
-    others = strength.masked_fill(itself, -1.0).topk(kernel_size - 1, dim=2).indices
-    own = torch.arange(strength.shape[1], device=others.device).expand(strength.shape[:2])[..., None]
-    return torch.cat([own, others], dim=2)
-
-
 def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tensor:
     """Sets of nodes grown from the strongest edges, one node at a time.
 
     A set starts with the two nodes of an edge; the node with the largest sum of squared deviations to the nodes in the
-    set is added until there are k. Compared with :func:`neighborhoods`, all edges of the set take part.
+    set is added until there are k, so all edges of a set take part in its choice.
 
     Parameters
     ----------
