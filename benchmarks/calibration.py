@@ -64,7 +64,7 @@ def draw_graphs(cell: Cell, dataset: int) -> NDArray[np.float64]:
     return (graphs + graphs.swapaxes(1, 2)) / 2
 
 
-def test_method(cell: Cell, name: str, dataset: int) -> dict[str, dict[str, float]]:
+def null_p_values(cell: Cell, name: str, dataset: int) -> dict[str, dict[str, float]]:
     """p-values of one null dataset by test: above chance, different from another method, equivalent to it."""
     graphs, labels = draw_graphs(cell, dataset), cell.labels
     folds: list[list[FoldArea]] = [[], []]
@@ -140,7 +140,7 @@ def run_method(name: str, n_datasets: int, seconds: float) -> Iterator[str]:
             entry = content.setdefault(title, {"name": cell.name, "seconds": 0.0, "datasets": []})
             for dataset in range(len(entry["datasets"]), min(reached, n_datasets)):
                 start = time.perf_counter()
-                entry["datasets"].append(test_method(cell, name, dataset))
+                entry["datasets"].append(null_p_values(cell, name, dataset))
                 entry["seconds"] += time.perf_counter() - start
                 save(name, content)
                 if time.perf_counter() > end:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from isocapsnet.evaluation import tabulate
+from isocapsnet.evaluation.comparisons import compare_with_reference
+from isocapsnet.evaluation.evidence import Evidence, summarise
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import group_records
 
@@ -200,15 +202,42 @@ def test_versions_are_those_of_the_records_not_of_whoever_reads_them() -> None:
     assert tabulate([new, old]).versions == {"numpy": "1, 2"}
 
 
+def test_a_verdict_says_when_there_are_too_few_permutations() -> None:
+    """The smallest p-value of N permutations is 1 / (N + 1)."""
+    for n_permutations, is_said in ((18, True), (19, False)):
+        null = [r for p in range(1, n_permutations + 1) for r in _records("gcn", CONSTANT, permutation=p)]
+        [row] = tabulate([*_records("gcn", GOOD), *null]).rows
+        assert row.p_chance == pytest.approx(1 / (n_permutations + 1))
+        assert ("too few" in row.verdict) is is_said
+
+
+def _evidence(method: str, areas: list[float]) -> Evidence:
+    summaries = [summarise(record) for record in _records(method, areas)]
+    evidence = Evidence(summaries[0].method, method)
+    for summary in summaries:
+        evidence.add(summary)
+    return evidence
+
+
+def test_the_constant_answer_does_not_make_other_comparisons_harder() -> None:
+    """Holm over both comparisons would double the p-value of the one that is clearer."""
+    linear, constant, test = _evidence("linear", [0.51] * 6), _evidence("constant", CONSTANT), TESTS["corrected-z"]
+    n_between = 0
+    for wins in range(4, 120, 2):
+        gcn = _evidence("gcn", [0.51 + wins / 400] * 6)
+        p_value = test.difference(list(gcn.areas.values()), list(linear.areas.values())).p_value
+        if 0.026 < p_value < 0.049:
+            n_between += 1
+            assert compare_with_reference([linear, gcn, constant], test)["gcn"] == "better than linear"
+    assert n_between > 0
+
+
 def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() -> None:
     perfect = [1.0, 1.0]
     crowd = [record for name in "abcdefgh" for record in _records(name, perfect)]
     table = tabulate([*crowd, *_records("constant", [0.5, 0.5])], test="resampled-t")
     verdicts = {row.method: row.verdict for row in table.rows}
-    assert (
-        verdicts["a"]
-        == "not distinguishable from chance (2 folds are too few: a perfect score would not be distinguishable either)"
-    )
+    assert verdicts["a"].startswith("not distinguishable from chance") and "too few folds" in verdicts["a"]
     assert verdicts["constant"] == "not distinguishable from chance"
     assert tabulate(crowd).rows[0].verdict == "above chance"
     tiny = [{**r, "labels": [0, 1, 1], "probabilities": [[1, 0], [0, 1], [0, 1]], "n_train": 6} for r in crowd]

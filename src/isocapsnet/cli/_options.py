@@ -31,7 +31,7 @@ class Bytes(click.ParamType):
         return int(float(match[1]) * 1000 ** " KMGT".index(match[2] or " "))
 
 
-def test_option(default: str | None) -> Callable[[Any], Any]:
+def option_of_tests(default: str | None) -> Callable[[Any], Any]:
     """``--test``, with the default of a command."""
     return click.option(
         "--test",
@@ -51,7 +51,7 @@ _EVALUATION_OPTIONS = (
     click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
     click.option("--folds", type=click.IntRange(2), help="Folds, if the data do not define them.  [default: 3]"),
     click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
-    test_option("corrected-z"),
+    option_of_tests("corrected-z"),
     click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default)."),
     # What happens between data and method, inside each fold
     click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),

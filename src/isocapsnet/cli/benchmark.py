@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from isocapsnet.cli._options import evaluation_options, test_option
+from isocapsnet.cli._options import evaluation_options, option_of_tests
 from isocapsnet.cli.data import reading_options
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def benchmark(data: str | None, **options: Any) -> None:
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path, file_okay=False))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Merge the folders into this one.")
-@test_option("corrected-z")
+@option_of_tests("corrected-z")
 def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
     """Put the results of several runs (or machines) into one table per dataset and protocol.
 

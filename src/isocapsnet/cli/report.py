@@ -8,7 +8,7 @@ import click
 
 from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
-from isocapsnet.cli._options import test_option
+from isocapsnet.cli._options import option_of_tests
 
 
 @click.command()
@@ -17,7 +17,7 @@ from isocapsnet.cli._options import test_option
 @click.option(
     "--figures", type=click.Path(path_type=Path, file_okay=False), help="Also write every figure as PNG and SVG here."
 )
-@test_option(None)
+@option_of_tests(None)
 def report(folder: Path, out: Path | None, figures: Path | None, test: str | None) -> None:
     """Write one self-contained HTML page about the results in DIR.
 

@@ -15,7 +15,7 @@ from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 
 #: The method that verdicts compare with.
 REFERENCE = "linear"
-#: The method that always gives the same answer. It is not part of a family of tests.
+#: The method that always gives the same answer. The tests that verdicts are about do not count it.
 CONSTANT = "constant"
 
 
@@ -44,13 +44,13 @@ class Comparison:
     p_equivalent: float = float("nan")
 
 
-def test_against_chance(methods: Sequence[Evidence], procedure: Procedure) -> dict[str, float]:
+def chance_p_values(methods: Sequence[Evidence], procedure: Procedure) -> dict[str, float]:
     """Label to Holm-adjusted p-value: by permutation where there are any, else by ``procedure``."""
     p_values: dict[str, float] = {}
     for method in methods:
         areas = method.areas
         weights = [fold.weight for fold in areas.values()]
-        complete = [[draw[index] for index in areas] for draw in method.null.values() if draw.keys() == areas.keys()]
+        complete = _complete_draws(method)
         observed = statistics.weighted_mean([fold.area for fold in areas.values()], weights)
         if complete and not np.isnan(observed):
             null = [statistics.weighted_mean(draw, weights) for draw in complete]
@@ -62,12 +62,21 @@ def test_against_chance(methods: Sequence[Evidence], procedure: Procedure) -> di
     return p_values | dict(zip(tested, statistics.holm([p_values[label] for label in tested]), strict=True))
 
 
+def _complete_draws(method: Evidence) -> list[list[float]]:
+    """Areas of the folds of each permutation of which all folds are finished."""
+    return [[draw[i] for i in method.areas] for draw in method.null.values() if draw.keys() == method.areas.keys()]
+
+
 def find_untestable(methods: Sequence[Evidence], procedure: Procedure) -> set[str]:
     """Labels of the methods that would not be called above chance even with a ROC AUC of 1 in every fold."""
     p_values = {}
     for method in methods:
         folds = list(method.areas.values())
-        if len(folds) >= procedure.min_folds and not method.null and {fold.area for fold in folds} != {CHANCE}:
+        if {fold.area for fold in folds} == {CHANCE}:
+            continue
+        if draws := _complete_draws(method):
+            p_values[method.label] = 1 / (1 + len(draws))
+        elif len(folds) >= procedure.min_folds:
             perfect = [replace(f, area=1.0, null_variance=expected_null_variance(f.counts)) for f in folds]
             p_values[method.label] = procedure.above_chance(perfect)
     adjusted = statistics.holm(list(p_values.values()))
@@ -99,13 +108,20 @@ def compare_all(methods: Sequence[Evidence], procedure: Procedure) -> list[Compa
 
 
 def compare_with_reference(methods: Sequence[Evidence], procedure: Procedure, name: str = REFERENCE) -> dict[str, str]:
-    """Label to a comparison with the reference in words, Holm-adjusted over these comparisons."""
+    """Label to a comparison with the reference in words, Holm-adjusted over these comparisons.
+
+    The constant answer is compared by itself, so that it does not make the others' p-values larger.
+    """
     reference = next((method for method in methods if method.label == name and method.folds), None)
-    others = [method for method in methods if method is not reference and method.folds]
     if reference is None:
         return {}
-    tests = _compare([(method.areas, reference.areas) for method in others], procedure)
-    return {method.label: _relation(name, *test) for method, test in zip(others, tests, strict=True)}
+    others = [method for method in methods if method is not reference and method.folds]
+    relations: dict[str, str] = {}
+    for is_constant in (False, True):
+        family = [method for method in others if (method.label == CONSTANT) is is_constant]
+        tests = _compare([(method.areas, reference.areas) for method in family], procedure)
+        relations |= {method.label: _relation(name, *test) for method, test in zip(family, tests, strict=True)}
+    return relations
 
 
 def _relation(name: str, difference: Difference, p_value: float, p_equivalent: float) -> str:
@@ -116,7 +132,7 @@ def _relation(name: str, difference: Difference, p_value: float, p_equivalent: f
     return f"equivalent to {name} (±{MARGIN})" if is_equivalent else f"not distinguishable from {name}"
 
 
-def test_audits(methods: Sequence[Evidence], procedure: Procedure) -> dict[str, Audit]:
+def compare_audits(methods: Sequence[Evidence], procedure: Procedure) -> dict[str, Audit]:
     audited = {method.label: method for method in methods if method.audits}
     tests = _compare([(method.audited_areas, method.areas) for method in audited.values()], procedure)
     words = {True: "depends on the node order", False: "no dependence on the node order found"}

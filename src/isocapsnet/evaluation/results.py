@@ -131,11 +131,11 @@ def tabulate_summaries(
     controls = [method for method in everything if method.method.covariates]
     methods = [method for method in everything if not method.method.covariates]
     pairs = comparisons.compare_all(methods, procedure)
-    p_chance = comparisons.test_against_chance(methods, procedure)
+    p_chance = comparisons.chance_p_values(methods, procedure)
     untestable = comparisons.find_untestable(methods, procedure)
-    audits = comparisons.test_audits(methods, procedure)
+    audits = comparisons.compare_audits(methods, procedure)
     for control in controls:
-        p_chance |= comparisons.test_against_chance([control], procedure)
+        p_chance |= comparisons.chance_p_values([control], procedure)
         untestable |= comparisons.find_untestable([control], procedure)
     against_controls = _compare_with_controls(methods, controls, procedure)
     above_chance = {label for label, p_value in p_chance.items() if p_value <= LEVEL}
@@ -255,5 +255,5 @@ def _verdict(
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
     if is_untestable:
-        verdict += f" ({len(row.scores)} folds are too few: a perfect score would not be distinguishable either)"
+        verdict += " (there are too few folds or permutations: a perfect score would not be distinguishable either)"
     return verdict + where

@@ -131,10 +131,14 @@ def _choose(
 def _kind(explanation: FitExplanation) -> tuple[Any, ...] | None:
     """What comparable fits have in common; None without templates or with too few graphs of a class."""
     templates = explanation.templates
-    counts = np.bincount(explanation.codes, minlength=len(explanation.classes))
-    if templates is None or counts.min() < 2:
+    if templates is None or not has_two_of_each(explanation):
         return None
     return templates.matrices.shape, templates.stride, explanation.n_nodes, tuple(explanation.classes.tolist())
+
+
+def has_two_of_each(explanation: FitExplanation) -> bool:
+    """Whether a fit was explained on at least two graphs of every class, so that classes can be compared."""
+    return int(np.bincount(explanation.codes, minlength=len(explanation.classes)).min()) >= 2
 
 
 def count_classes(explanations: Sequence[FitExplanation], subjects: Sequence[ArrayLike] | None) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.explanation.alignment import compare_shapes
 from isocapsnet.explanation.cards import Agreement, Carrier, MotifCard
-from isocapsnet.explanation.combination import MIN_FITS, with_interval
+from isocapsnet.explanation.combination import MIN_FITS, has_two_of_each, with_interval
 from isocapsnet.explanation.contrasts import effect_size
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.motifs import Motifs
@@ -129,8 +129,7 @@ def group_motifs(motifs: Motifs) -> list[NDArray[np.int64]]:
 def _kind(explanation: FitExplanation) -> tuple[Any, ...] | None:
     """What comparable fits have in common; None without motifs or with too few graphs of a class."""
     motifs = explanation.motifs
-    counts = np.bincount(explanation.codes, minlength=len(explanation.classes))
-    if motifs is None or counts.min() < 2:
+    if motifs is None or not has_two_of_each(explanation):
         return None
     return motifs.patterns.shape, motifs.logarithm, explanation.n_nodes, tuple(explanation.classes.tolist())
 
