@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isocapsnet import InputError, benchmark, make_planted_graphs
+from isocapsnet import InputError, Results, benchmark, make_planted_graphs
 from isocapsnet._format import interval
 from isocapsnet._methods import list_methods
 from isocapsnet.datasets import BrainGraphs
+from isocapsnet.datasets.synthetic import PlantedGraphs
 from isocapsnet.evaluation.areas import FoldArea, auc_variance
 from isocapsnet.evaluation.inference import area_interval
 from isocapsnet.evaluation.statistics import CHANCE, Interval
@@ -68,6 +69,23 @@ EFFECTS = {
 NULL = "null"
 
 
+def benchmark_planted(planted: PlantedGraphs, name: str, seed: int, options: argparse.Namespace, jobs: int) -> Results:
+    """Compare ``options.methods`` on a dataset, in a folder of its own under ``options.out``."""
+    words = "".join(letter if letter.isalnum() else " " for letter in name).split()
+    return benchmark(
+        BrainGraphs(planted.graphs, planted.labels, name=f"{name}, seed {seed}"),
+        options.methods,
+        protocol=options.protocol,
+        folds=N_FOLDS,
+        repeats=1,
+        out=options.out / "-".join([*words, str(seed)]),
+        save_models=False,
+        explain=False,
+        jobs=jobs,
+        progress=False,
+    )
+
+
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Benchmark the methods: their versions and, for each effect, the ROC AUC of all folds ``(n_seeds, n_folds)``."""
     rows: dict[str, Any] = {
@@ -84,18 +102,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 random_state=seed,
                 **EFFECTS[effect].arguments,
             )
-            results = benchmark(
-                BrainGraphs(planted.graphs, planted.labels, name=f"{effect}, seed {seed}"),
-                options.methods,
-                protocol=options.protocol,
-                folds=N_FOLDS,
-                repeats=1,
-                out=options.out / f"{effect.replace(' ', '-')}-{seed}",
-                save_models=False,
-                explain=False,
-                jobs=options.jobs,
-                progress=False,
-            )
+            results = benchmark_planted(planted, effect, seed, options, jobs=options.jobs)
             for row in results.summary.rows:
                 if row.failed:
                     raise InputError(f"{row.method} on {effect}, seed {seed}: {row.verdict}.")

@@ -17,6 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from capabilities import benchmark_planted
+from isocapsnet import InputError, make_planted_graphs
+from isocapsnet.evaluation.statistics import LEVEL
+
 #: Arguments of make_planted_graphs beside those of its defaults: 240 graphs, 24 nodes, patterns of 4 nodes, SNR 5.
 CASES: dict[str, dict[str, Any]] = {
     "existence": {"effect": "existence"},
@@ -35,31 +39,17 @@ CASES: dict[str, dict[str, Any]] = {
     "two motifs, prevalence .7": {"effect": "motif", "placement": "free", "n_patterns": 2, "prevalence": 0.7},
     "null": {"effect": "null"},
 }
-N_FOLDS = 3
 
 
 def run(task: tuple[str, int, argparse.Namespace]) -> tuple[str, int, dict[str, tuple[list[float], bool]]]:
     """ROC AUC of each fold and whether the mean is above chance, by method."""
     case, seed, options = task
-    from isocapsnet import benchmark, make_planted_graphs
-    from isocapsnet.datasets import BrainGraphs
-    from isocapsnet.evaluation.statistics import LEVEL
-
     planted = make_planted_graphs(random_state=seed, **CASES[case])
-    results = benchmark(
-        BrainGraphs(planted.graphs, planted.labels, name=f"{case}, seed {seed}"),
-        options.methods,
-        protocol=options.protocol,
-        folds=N_FOLDS,
-        repeats=1,
-        out=options.out / f"{case.replace(' ', '-').replace(',', '').replace('.', '')}-{seed}",
-        save_models=False,
-        explain=False,
-        jobs=1,
-        progress=False,
-    )
+    results = benchmark_planted(planted, case, seed, options, jobs=1)
     rows = {}
     for row in results.summary.rows:
+        if row.failed:
+            raise InputError(f"{row.method} on {case}, seed {seed}: {row.verdict}.")
         rows[row.method] = ([fold["roc_auc"] for fold in row.scores.values()], row.p_chance <= LEVEL)
     return case, seed, rows
 
