@@ -131,14 +131,14 @@ def test_a_relabelled_graph_gives_relabelled_nodes() -> None:
 def test_the_parts_of_motifs_sum_to_the_margin(model: IsoCapsNetClassifier) -> None:
     motifs = explain_fit(model, X[:30], Y[:30]).motifs
     assert motifs is not None
-    bias = margins(model.motif_network_.head.bias.detach().numpy()[None])[0]
+    bias = margins(model.motif_network_.head.bias.detach().cpu().numpy()[None])[0]
     assert np.allclose(motifs.evidence.sum(axis=2) + bias, margins(model._scores(X[:30])), atol=1e-4)
 
 
 def test_the_parts_of_both_forms_sum_to_the_margin(both_forms: IsoCapsNetClassifier) -> None:
     motifs, windows = explain_fit(both_forms, X[:30], Y[:30]).motifs, window_evidence(both_forms, X[:30])
     assert motifs is not None and motifs.form_weights.tolist() == [0.25, 0.75]
-    bias = 0.75 * margins(both_forms.motif_network_.head.bias.detach().numpy()[None])[0]
+    bias = 0.75 * margins(both_forms.motif_network_.head.bias.detach().cpu().numpy()[None])[0]
     total = motifs.evidence.sum(axis=2) + bias + windows.evidence.sum(axis=(2, 3, 4)) + windows.unattributed
     assert np.allclose(total, margins(both_forms._scores(X[:30])), atol=1e-4)
 

@@ -92,4 +92,5 @@ def test_spectral_matching_takes_templates_whose_permutations_cannot_be_listed(k
     model = MAKE["isocapsnet"](kernel_size=kernel_size, matching="spectral", **settings).fit(X, [0, 1] * 3)
     assert np.isfinite(model.predict_proba(X)).all()
     assert model.match(X).permutations.max() > 10**6  # numbers of permutations, far beyond any table
-    assert_array_equal(load_model(save_model(model, tmp_path / "model")).predict_proba(X), model.predict_proba(X))
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    assert loaded.predict_proba(X) == pytest.approx(model.predict_proba(X), abs=1e-6)  # sums by atomics on a GPU
