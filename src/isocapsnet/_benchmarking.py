@@ -43,6 +43,7 @@ def benchmark(
     audit: str | None = None,
     connectivity: str | None = None,
     transform: str | Sequence[str] = (),
+    choose_transform: str | Sequence[str] = (),
     harmonize: bool = False,
     confounds: str | Sequence[str] = (),
     group: str | None = None,
@@ -99,6 +100,8 @@ def benchmark(
         Graphs from time series: correlation (default), tangent, ...
     transform : str or sequence of str
         Transforms inside each fold, in this order.
+    choose_transform : str or sequence of str
+        Transforms of which the search of each method may choose one, such as ``"fisher-z,tangent"``. It comes last.
     harmonize : bool
         Remove site effects with ComBat, fitted in each fold.
     confounds : str or sequence of str

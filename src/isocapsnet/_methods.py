@@ -12,8 +12,9 @@ from isocapsnet._code_versions import source_version
 from isocapsnet._estimators import changed_parameters, describe_estimator, specify
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.estimation import as_plain
+from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.plan import MethodSpec
-from isocapsnet.evaluation.preparation import Step
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, Step
 
 #: Other packages add methods by entry points of this group: a name on the command line = ``"package.module:Class"``.
 PLUGIN_GROUP = "isocapsnet.methods"
@@ -258,6 +259,22 @@ def list_steps(
         columns = tuple(confounds) if name == "confounds" else ()
         steps.append(_step(name, TRANSFORMS[name], parameters, columns))
     return tuple(steps)
+
+
+def list_transforms(names: str | Sequence[str]) -> dict[str, Step]:
+    """Transforms among which a search chooses, by what the user wrote, such as ``tangent[shrinkage=0.5]``."""
+    from isocapsnet.datasets.connectivity import TRANSFORMS
+
+    text = names if isinstance(names, str) else ",".join(names or ())
+    transforms = {}
+    for name, parameters in split_names(text) if text else []:
+        if name == NO_TRANSFORM:
+            continue  # always among the candidates
+        if name not in TRANSFORMS or name in ("confounds", "harmonize"):
+            known = [known for known in TRANSFORMS if known not in ("confounds", "harmonize")]
+            raise InputError(f"choose_transform: there is no {name!r} to choose; use {', '.join(known)}.")
+        transforms[method_label(name, parameters)] = _step(name, TRANSFORMS[name], parameters)
+    return transforms
 
 
 def _step(name: str, transformer: Any, parameters: Mapping[str, Any], columns: tuple[str, ...] = ()) -> Step:

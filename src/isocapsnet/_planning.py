@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._controls import add_control, covariates_step
 from isocapsnet._files import naming, set_aside
-from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps
+from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps, list_transforms
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -45,6 +45,7 @@ class Options:
     audit: str | None
     connectivity: str | None
     transform: str | Sequence[str]
+    choose_transform: str | Sequence[str]
     harmonize: bool
     confounds: str | Sequence[str]
     group: str | None
@@ -181,6 +182,7 @@ def make_plan(
         protocol=protocol,
         repeats=default_repeats if options.repeats is None else options.repeats,
         preparation=steps,
+        transforms=list_transforms(options.choose_transform),
         covariates=control,
         permutations=options.permutations,
         test=options.test,

@@ -3,6 +3,7 @@
 import html
 import reprlib
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
@@ -18,6 +19,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.output import results_frame, site_summary_frame, sites_frame
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
 from isocapsnet.evaluation.store import Store
 
@@ -116,10 +118,24 @@ class Results:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that belong under a table: what ``confound-only`` was given, and which sites were tested."""
+        """Sentences that belong under a table: what ``confound-only`` was given, sites, and chosen transforms."""
         confounds = self.context.get("confounds")
         sites = None if self.summary.sites is None else self.summary.sites.sentence
-        return [sentence for sentence in (confounds, sites) if sentence]
+        counts = [
+            f"{method}: {', '.join(f'{name} {count}' for name, count in counter.most_common())}"
+            for method, counter in self.transforms.items()
+        ]
+        transforms = f"Transforms that the search chose, and in how many folds: {'; '.join(counts)}." if counts else ""
+        return [sentence for sentence in (confounds, sites, transforms) if sentence]
+
+    @cached_property
+    def transforms(self) -> dict[str, Counter[str]]:
+        """Method to how often its search chose each transform ("none" among them), if it had transforms to choose."""
+        searched = [row for row in self.best_first if NO_TRANSFORM in row.space.get(TRANSFORM, ())]
+        return {
+            row.method: Counter(self.records[key]["settings"].get(TRANSFORM, NO_TRANSFORM) for key in row.keys.values())
+            for row in searched
+        }
 
     @property
     def verdicts(self) -> dict[str, str]:

@@ -56,6 +56,9 @@ _EVALUATION_OPTIONS = (
     # What happens between data and method, inside each fold
     click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),
     click.option("--transform", default="", metavar="NAME,...", help="Transforms, in this order."),
+    click.option(
+        "--choose-transform", default="", metavar="NAME,...", help="Transforms of which the search may choose one."
+    ),
     click.option("--harmonize", is_flag=True, help="ComBat over sites, fitted in each fold."),
     click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
     click.option("--group", metavar="COL", help="Column of the person that each graph belongs to."),

@@ -2,6 +2,7 @@
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from isocapsnet.evaluation.metrics import roc_auc
-from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation, Step
 from isocapsnet.evaluation.protocol import Folds
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
@@ -46,10 +47,18 @@ def predict_probabilities(estimator: Any, X: NDArray[Any], classes: NDArray[Any]
 def list_candidates(
     space: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], limit: int, seed: int
 ) -> list[dict[str, Any]]:
-    """At most ``limit`` settings: the defaults (an empty setting), then the whole grid or a sample of it."""
+    """At most ``limit`` settings: the defaults (an empty setting), then the whole grid or a sample of it.
+
+    Transforms among which the search chooses are all tried, with the defaults of the method, before the rest.
+    """
+
+    def changes(setting: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in setting.items() if defaults[name] != as_tuples(value)}
+
     grid = ParameterGrid(dict(space))
-    drawn = grid if len(grid) < limit else ParameterSampler(dict(space), limit - 1, random_state=seed)
-    return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
+    first = [{}, *({TRANSFORM: name} for name in space.get(TRANSFORM, ()) if name != defaults[TRANSFORM])]
+    drawn = grid if len(grid) < limit else ParameterSampler(dict(space), max(limit - len(first), 0), random_state=seed)
+    return [*first, *(setting for setting in drawn if changes(setting) not in first)][:limit]
 
 
 def tune(
@@ -59,12 +68,13 @@ def tune(
     preparation: Preparation,
     train: NDArray[np.int64],
     labels: NDArray[Any],
+    transforms: Mapping[str, Step] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The candidate with the highest mean ROC AUC over the inner folds of ``train``; of equal ones the first.
 
-    ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate that raises ValueError (a kernel larger
-    than the graph, for example) is left out; if all do, the first error is raised. Inner folds of one class are
-    skipped; if no fold is left, the first candidate is taken.
+    ``fit(settings, graphs, labels)`` returns a fitted estimator. Candidates may name one of ``transforms``. A candidate
+    that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) is left out; if all
+    do, the first error is raised. Inner folds of one class are skipped; without any other the first candidate is taken.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
     if not folds:
@@ -72,16 +82,23 @@ def tune(
     scores = np.full((len(candidates), len(folds)), np.nan)
     reasons: list[ValueError] = []
     classes = np.unique(labels)
+    chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
     for column, (inside, outside) in enumerate(folds):
-        graphs = preparation.fit(train[inside], labels[inside])
-        held_out = preparation.transform(train[outside])
+        prepared = preparation.fit(train[inside], labels[inside]), preparation.transform(train[outside])
         truth = np.searchsorted(classes, labels[outside])
-        for row, settings in enumerate(candidates):
+        for name in dict.fromkeys(chosen):
             try:
-                estimator = fit(settings, graphs, labels[inside])
-                scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
+                graphs = preparation.choose(transforms.get(name), prepared[0], labels[inside])
+                held_out = preparation.apply_choice(prepared[1])
             except ValueError as reason:
                 reasons.append(reason)
+                continue
+            for row in (row for row, transform in enumerate(chosen) if transform == name):
+                try:
+                    estimator = fit(candidates[row], graphs, labels[inside])
+                    scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
+                except ValueError as reason:
+                    reasons.append(reason)
     means = scores.mean(axis=1)
     if np.isnan(means).all():
         raise reasons[0]

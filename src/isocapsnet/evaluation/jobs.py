@@ -19,7 +19,7 @@ from isocapsnet.evaluation.artifacts import write_artifacts
 from isocapsnet.evaluation.engine.memory import peak_memory, reset_peak_memory
 from isocapsnet.evaluation.estimation import as_tuples, build_estimator, list_candidates, predict_probabilities, tune
 from isocapsnet.evaluation.naming import digest_of, seed_from
-from isocapsnet.evaluation.preparation import Preparation, Step
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation, Step
 from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, inner_folds, null_order
 from isocapsnet.evaluation.samples import DataSource, Samples
 
@@ -72,6 +72,7 @@ class Task:
     factory: str
     runtime: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    transforms: Mapping[str, Step] = field(default_factory=dict)
     artifacts: str | None = None
     save_model: str | None = None
     explain: str | None = None
@@ -87,6 +88,7 @@ class Task:
                 "job": Job(**content["job"]),
                 "source": DataSource(**content["source"]),
                 "steps": tuple(Step(**step) for step in content["steps"]),
+                "transforms": {name: Step(**step) for name, step in content["transforms"].items()},
             }
         )
 
@@ -118,7 +120,8 @@ def run_job(task: Task) -> dict[str, Any]:
     preparation = Preparation(task.steps, samples, _node_order(job, samples))
 
     def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
-        parameters = {**job.parameters, **settings, **inner, **task.runtime}
+        own = {name: value for name, value in settings.items() if name != TRANSFORM or not task.transforms}
+        parameters = {**job.parameters, **own, **inner, **task.runtime}
         estimator = build_estimator(task.factory, parameters, job.seed("fit"))
         unlabelled = {"X_unlabeled": preparation.transform(extra)} if len(extra) else {}
         return estimator.fit(graphs, labels, **unlabelled)
@@ -130,15 +133,19 @@ def run_job(task: Task) -> dict[str, Any]:
         settings: dict[str, Any] = {}
         if job.space:
             defaults = build_estimator(task.factory, {**job.parameters, **task.runtime}, seed=0).get_params()
+            defaults |= {TRANSFORM: NO_TRANSFORM} if task.transforms else {}
             candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
             groups = None if samples.groups is None else samples.groups[split.train]
             folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
             # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then
             # the network of the paper alone, which is what its search is about.
             inner: dict[str, Any] = {"calibrate": False} if "calibrate" in defaults else {}
-            settings = tune(candidates, folds, partial(fit, **inner), preparation, train, labels) if folds else {}
+            search = candidates, folds, partial(fit, **inner), preparation, train, labels, task.transforms
+            settings = tune(*search) if folds else {}
         clock.append(time.perf_counter())
-        estimator = fit(settings, preparation.fit(train, labels), labels)
+        step = task.transforms.get(settings.get(TRANSFORM, NO_TRANSFORM))
+        graphs = preparation.choose(step, preparation.fit(train, labels), labels)
+        estimator = fit(settings, graphs, labels)
         clock.append(time.perf_counter())
         prepared = preparation.transform(test)
         probabilities = predict_probabilities(estimator, prepared, samples.classes)

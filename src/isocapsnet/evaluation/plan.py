@@ -12,7 +12,7 @@ from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.comparisons import CONSTANT
 from isocapsnet.evaluation.jobs import Job, Task, method_label
 from isocapsnet.evaluation.power import Design
-from isocapsnet.evaluation.preparation import COVARIATES, Step, name_covariates
+from isocapsnet.evaluation.preparation import COVARIATES, NO_TRANSFORM, TRANSFORM, Step, name_covariates
 from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
 from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects
 from isocapsnet.evaluation.samples import DataSource
@@ -60,6 +60,8 @@ class Plan:
     repeats: int = 5
     #: Transformers fitted inside each fold before the method.
     preparation: tuple[Step, ...] = ()
+    #: Transforms, by name, of which the search may put one behind the preparation, like a parameter of the method.
+    transforms: Mapping[str, Step] = field(default_factory=dict)
     #: The step that codes covariates for the methods that are given these instead of graphs; None without covariates.
     covariates: Step | None = None
     #: Draws from the null hypothesis, each through the whole protocol.
@@ -85,6 +87,14 @@ class Plan:
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if labels.count(label) > 1)
             raise InputError(f"methods: {twice} is given twice; name each method once.")
+        if self.transforms and not self.protocol.is_tuned:
+            raise InputError(
+                f"choose_transform= needs a search, and protocol={self.protocol.name!r} has none as it is given; use "
+                'protocol="nested" with two or more candidates, or transform= for a fixed one.'
+            )
+        taken = [method.label for method in self.methods if self.transforms and TRANSFORM in method.space]
+        if taken:
+            raise InputError(f"choose_transform= does not apply: {taken[0]} has a parameter {TRANSFORM!r} of its own.")
         without = [method.label for method in self.methods if method.input == COVARIATES and self.covariates is None]
         if without:
             raise InputError(
@@ -151,7 +161,9 @@ class Plan:
     def _task(
         self, folder: Path, method: MethodSpec, repeat: int, fold: int, permutation: int, audit: int | None
     ) -> Task:
-        tuned = self.protocol.is_tuned and bool(method.space)
+        transforms = {} if method.input == COVARIATES or method.name == CONSTANT else self.transforms
+        space = {**method.space, **({TRANSFORM: [NO_TRANSFORM, *transforms]} if transforms else {})}
+        tuned = self.protocol.is_tuned and bool(space)
         own = (self.covariates,) if self.covariates is not None and method.input == COVARIATES else ()
         # Without a search its settings are not part of the key: they do not change the result.
         protocol = self.protocol if tuned else replace(self.protocol, inner_folds=0, n_candidates=1)
@@ -161,7 +173,7 @@ class Plan:
             version=method.version,
             parameters=method.parameters,
             protocol=asdict(protocol),
-            space=method.space if tuned else {},
+            space=space if tuned else {},
             preparation=tuple(step.identity() for step in (*self.preparation, *own)),
             use_unlabeled=method.use_unlabeled,
             repeat=repeat,
@@ -176,6 +188,7 @@ class Plan:
             factory=method.factory,
             runtime=method.runtime,
             steps=own or self.preparation,
+            transforms=transforms,
             artifacts=str(folder.resolve() / "artifacts" / job.key) if plain else None,
             save_model=self.save_model if plain and repeat == 0 and method.can_be_saved else None,
             explain=self.explain if plain else None,

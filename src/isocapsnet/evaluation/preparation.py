@@ -13,6 +13,8 @@ from isocapsnet.evaluation.samples import Samples
 
 #: The step of methods that are given covariates instead of graphs. It stands alone.
 COVARIATES = "covariates"
+#: The setting of a search that says which transform was chosen, and its value if none was.
+TRANSFORM, NO_TRANSFORM = "transform", "none"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Preparation:
 
     The nodes of every graph are put into ``node_order`` before the first step. If ``fit`` or ``transform`` of a step
     has parameters ``sites`` or ``covariates``, it is given those of the same subjects (the covariates of its columns).
-    With the step :data:`COVARIATES` no graph is read: the step makes columns of numbers from what it is given.
+    With the step :data:`COVARIATES` no graph is read: the step makes columns of numbers from what it is given. A search
+    may put one more step, which it chooses, behind the others.
     """
 
     def __init__(self, steps: Sequence[Step], samples: Samples, node_order: NDArray[np.int64] | None = None) -> None:
@@ -57,6 +60,21 @@ class Preparation:
             transformer.fit(graphs, labels, **self._metadata(transformer.fit, step, train))
             graphs = transformer.transform(graphs, **self._metadata(transformer.transform, step, train))
             self._fitted.append((step, transformer))
+        return graphs
+
+    def choose(self, step: Step | None, graphs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+        """Put ``step`` behind the others, in place of one chosen before, and fit it to what :meth:`fit` returned."""
+        del self._fitted[len(self._steps) :]
+        if step is None:
+            return graphs
+        transformer = pkgutil.resolve_name(step.factory)(**step.parameters).fit(graphs, labels)
+        self._fitted.append((step, transformer))
+        return self.apply_choice(graphs)
+
+    def apply_choice(self, graphs: NDArray[Any]) -> NDArray[Any]:
+        """Graphs that went through all other steps, after the one that was chosen."""
+        for _, transformer in self._fitted[len(self._steps) :]:
+            graphs = transformer.transform(graphs)
         return graphs
 
     def transform(self, indices: NDArray[np.int64]) -> NDArray[Any]:
