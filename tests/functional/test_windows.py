@@ -8,6 +8,7 @@ import torch
 
 from isocapsnet._validation import InputError
 from isocapsnet.functional import (
+    diagonal_windows,
     grown_windows,
     nearest_windows,
     shared_patterns,
@@ -60,6 +61,11 @@ def test_shuffling_the_nodes_shuffles_the_windows():
     assert sorted(map(sorted, found.flatten(0, 1).tolist())) == expected
 
 
+def test_diagonal_windows_are_all_ranges_of_neighbouring_nodes():
+    assert diagonal_windows(5, 3).tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert diagonal_windows(4, 4).tolist() == [[0, 1, 2, 3]]
+
+
 def test_taken_windows_are_sub_matrices_without_diagonal():
     graphs = random_graphs(4, directed=True)
     nodes = grown_windows(graphs, 3, 7)
@@ -93,6 +99,8 @@ def test_soft_minimum_lies_between_minimum_and_mean():
         lambda g: grown_windows(g, 1, 3),
         lambda g: grown_windows(g, 3, 0),
         lambda g: grown_windows(g, 3, 22),
+        lambda g: diagonal_windows(7, 8),
+        lambda g: diagonal_windows(7, 0),
     ],
 )
 def test_windows_that_cannot_be_are_refused(call):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from isocapsnet.nn import MotifNetwork
+from isocapsnet.nn.motifs import MOTIF_WINDOWS
 
 
 def make_graphs(n_graphs=6, n_nodes=9, seed=0):
@@ -37,6 +38,16 @@ def test_shuffling_the_nodes_of_all_graphs_changes_nothing(deviation_from):
     torch.testing.assert_close(network(shuffle(graphs, order)).logits, before, atol=1e-10, rtol=0)
 
 
+def test_ranges_of_neighbouring_nodes_depend_on_the_order_of_the_nodes_alone():
+    graphs, order = make_graphs(), torch.arange(9).flip(0)
+    network = make_network(graphs, windows="diagonal", deviation_from="mean_edge")
+    nodes = network.take(graphs)[1]
+    assert nodes.tolist() == 6 * [[[i, i + 1, i + 2] for i in range(7)]]
+    before = network(graphs).logits
+    torch.testing.assert_close(network(shuffle(graphs, order)).logits, before, atol=1e-10, rtol=0)  # the same ranges
+    assert (network(shuffle(graphs, torch.randperm(9))).logits - before).abs().max() > 1e-3
+
+
 def test_shuffling_each_graph_in_its_own_way_changes_nothing_if_deviations_are_from_one_number():
     graphs = make_graphs()
     shuffled = torch.stack([shuffle(graph, torch.randperm(9)) for graph in graphs])
@@ -45,14 +56,16 @@ def test_shuffling_each_graph_in_its_own_way_changes_nothing_if_deviations_are_f
     assert (other(shuffled).logits - other(graphs).logits).abs().max() > 1e-3
 
 
-def test_no_parameter_belongs_to_a_node():
-    small, large = (MotifNetwork(n_nodes, 2) for n_nodes in (10, 30))
+@pytest.mark.parametrize("windows", MOTIF_WINDOWS)
+def test_no_parameter_belongs_to_a_node(windows):
+    small, large = (MotifNetwork(n_nodes, 2, windows=windows) for n_nodes in (10, 30))
     assert [p.shape for p in small.parameters()] == [p.shape for p in large.parameters()]
 
 
-def test_scores_are_the_standardised_soft_minimum_of_the_distances_to_all_windows():
+@pytest.mark.parametrize("windows", MOTIF_WINDOWS)
+def test_scores_are_the_standardised_soft_minimum_of_the_distances_to_all_windows(windows):
     graphs = make_graphs()
-    network = make_network(graphs, softness=0.5)
+    network = make_network(graphs, softness=0.5, windows=windows)
     nodes = network.take(graphs)[1].numpy()
     expected = np.zeros((6, 5))
     deviations = ((graphs - network.center) / network.scale).numpy()
@@ -69,9 +82,10 @@ def test_scores_are_the_standardised_soft_minimum_of_the_distances_to_all_window
     np.testing.assert_allclose(network(graphs).scores.detach().numpy(), expected, atol=1e-9)
 
 
-def test_located_nodes_are_in_the_order_of_the_template():
+@pytest.mark.parametrize("windows", MOTIF_WINDOWS)
+def test_located_nodes_are_in_the_order_of_the_template(windows):
     graphs = make_graphs()
-    network = make_network(graphs)
+    network = make_network(graphs, windows=windows)
     distances, nodes = network.locate(graphs)
     deviations = (graphs - network.center) / network.scale
     for i, template in np.ndindex(6, 5):
@@ -104,9 +118,10 @@ def test_gradients_of_templates_and_head_equal_differences():
     assert torch.autograd.gradcheck(logits, inputs)
 
 
-def test_templates_start_from_strong_windows_and_have_unit_size():
+@pytest.mark.parametrize("windows", MOTIF_WINDOWS)
+def test_templates_start_from_strong_windows_and_have_unit_size(windows):
     graphs = make_graphs(20)
-    network = make_network(graphs)
+    network = make_network(graphs, windows=windows)
     windows = (network.take(graphs)[0]).reshape(-1, 3, 3)
     assert network.templates.square().sum().item() == pytest.approx(5 * 3 * 2)
     for template in network.templates:

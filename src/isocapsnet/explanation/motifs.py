@@ -70,13 +70,11 @@ def explain_motifs(estimator: Any, X: NDArray[Any]) -> Motifs | None:
     form_weights = getattr(estimator, "form_weights_", (1.0, 0.0))
     if form_weights[1] == 0:
         return None
-    network, parts = estimator.motif_network_.eval(), []
-    device = network.templates.device
+    network = estimator.motif_network_.eval()
     with torch.inference_mode():
-        for start in range(0, len(X), estimator.batch_size):
-            batch = estimator.scaler_.transform(X[start : start + estimator.batch_size])
-            graphs = torch.from_numpy(batch).to(device)
-            parts.append((network(graphs).scores, *network.locate(graphs, network.patterns)))
+        parts = [
+            (network(graphs).scores, *network.locate(graphs, network.patterns)) for graphs in estimator._batches(X)
+        ]
         scores, distances, nodes = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         weights = form_weights[1] * margins(network.head.weight[None])[0].cpu().numpy()
         unit = float(network.scale) * estimator.scaler_.scale

@@ -30,6 +30,7 @@ from isocapsnet.functional.released import released_match, released_primary_caps
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
 from isocapsnet.functional.windows import (
     NearestWindows,
+    diagonal_windows,
     grown_windows,
     match_windows,
     nearest_windows,
@@ -48,6 +49,7 @@ __all__ = [
     "attend_to_votes",
     "dense_primary_capsules",
     "dense_votes",
+    "diagonal_windows",
     "dynamic_routing",
     "grown_windows",
     "isomorphic_match",

@@ -1,9 +1,10 @@
-"""Windows that follow the edges of a graph instead of the order of its nodes.
+"""Windows that are sets of nodes, and templates that are matched with all of them.
 
-The windows of the paper are contiguous index ranges, so a pattern is found where node order puts it. The windows here
-are sets of nodes that a graph's own strong edges select: a pattern is found wherever it lies, and the result does not
-depend on the order of the nodes. Edges are strong when they deviate from what is usual, the mean graph say; all
-functions take graphs from which that has been subtracted.
+A window of the paper has a range of nodes for its rows and another one for its columns. The windows here are
+sub-graphs: rows and columns are the same nodes. Either the strong edges of each graph select them, so that a pattern is
+found wherever it lies and the order of the nodes has no influence, or they are all ranges of neighbouring nodes. Edges
+are strong if they deviate from what is usual, such as the mean graph; all functions take graphs from which that has
+been subtracted.
 """
 
 import math
@@ -17,7 +18,7 @@ from isocapsnet.functional.isomorphic import match_by
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.permutations import permutation_at
 
-# Graphs that are matched at once where no gradient is needed.
+# Graphs that are matched at once.
 _GRAPHS = 64
 
 
@@ -56,7 +57,8 @@ def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tenso
     Returns
     -------
     Tensor (n_graphs, n_windows, k), int64
-        Sets of nodes in the order in which they grew, from the strongest first edge down. Sets may coincide.
+        Sets of nodes in the order in which they grew, from the strongest first edge down. Sets may coincide. Of equally
+        strong edges and nodes, the order of the nodes decides which is taken.
     """
     if kernel_size < 2:
         raise InputError(f"kernel_size={kernel_size} is out of range; a window that grows from an edge has 2 nodes.")
@@ -74,6 +76,13 @@ def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tenso
         nodes = torch.cat([nodes, added], dim=2)
         total = total + strength.gather(1, added.expand(-1, -1, n_nodes))
     return nodes
+
+
+def diagonal_windows(n_nodes: int, kernel_size: int) -> Tensor:
+    """All ranges of k neighbouring nodes ``(n_nodes - k + 1, k)``, int64."""
+    if not 1 <= kernel_size <= n_nodes:
+        raise InputError(f"kernel_size={kernel_size} is out of range; the graphs have {n_nodes} nodes.")
+    return torch.arange(n_nodes).unfold(0, kernel_size, 1)
 
 
 def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
@@ -106,9 +115,9 @@ def nearest_windows(windows: Tensor, templates: Tensor) -> NearestWindows:
 
 def match_windows(windows: Tensor, templates: Tensor) -> tuple[Tensor, Tensor]:
     """Distances and winning permutations ``(n_graphs, n_templates, n_windows)`` of all windows and templates."""
-    match = match_by(eager.search, eager.backward, windows.flatten(0, 1), templates)
+    parts = [match_by(eager.search, eager.backward, some.flatten(0, 1), templates) for some in windows.split(_GRAPHS)]
     shape = (*windows.shape[:2], len(templates))
-    distance, permutation = (part.view(shape).transpose(1, 2) for part in match)
+    distance, permutation = (torch.cat(part).view(shape).transpose(1, 2) for part in zip(*parts, strict=True))
     return distance, permutation
 
 
@@ -133,13 +142,11 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
     """
     patterns, counts = templates, carriers.sum(dim=0)[:, None, None]
     for _ in range(n_steps):
-        total = torch.zeros_like(templates)
-        for some, is_carrier in zip(windows.split(_GRAPHS), carriers.split(_GRAPHS), strict=True):
-            _, window, order = nearest_windows(some, patterns)
-            nearest = some[torch.arange(len(some), device=some.device)[:, None], window]
-            turned = nearest.gather(2, order[..., None].expand_as(nearest))
-            turned = turned.gather(3, order[..., None, :].expand_as(nearest))
-            total += (turned * is_carrier[..., None, None]).sum(dim=0)
+        _, window, order = nearest_windows(windows, patterns)
+        nearest = windows[torch.arange(len(windows), device=windows.device)[:, None], window]
+        turned = nearest.gather(2, order[..., None].expand_as(nearest))
+        turned = turned.gather(3, order[..., None, :].expand_as(nearest))
+        total = (turned * carriers[..., None, None]).sum(dim=0)
         patterns = torch.where(counts > 0, total / counts.clamp_min(1), patterns)
     return patterns
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional import (
+    diagonal_windows,
     grown_windows,
     match_windows,
     nearest_windows,
@@ -16,10 +17,14 @@ from isocapsnet.functional import (
 )
 from isocapsnet.nn.isomorphic import gaussian
 
+#: Sets of nodes that strong edges connect, or ranges of neighbouring nodes.
+MOTIF_WINDOWS = ("neighborhood", "diagonal")
 #: What windows hold deviations from.
 DEVIATIONS = ("mean_graph", "mean_edge")
 #: Templates start from windows among this share of those with the largest norm: the others hold noise.
 _STRONGEST = 0.1
+# Windows that grow in a graph: half as many as it has nodes, but at least these.
+_LEAST_WINDOWS = 8
 _BATCH_NORM_EPSILON = 1e-5
 # Scores of graphs that are all alike have no variance.
 _LEAST_VARIANCE = 1e-6
@@ -57,15 +62,20 @@ class MotifOutput(NamedTuple):
 
 
 class MotifNetwork(nn.Module):
-    """Templates matched with windows that follow strong edges, pooled over windows, then a linear layer.
+    """Templates matched with windows of each graph, pooled over windows, then a linear layer.
 
     A template contributes one number per graph, the soft minimum of its distance to all windows: how well it occurs
-    anywhere. The network has no parameter for a node: shuffling the nodes of all graphs changes nothing,
-    unless edges are equally strong (binary graphs), where the order of the nodes decides which window grows.
+    anywhere. The network has no parameter for a node. With ``windows="neighborhood"`` it makes no difference if the
+    nodes of all graphs are shuffled, unless edges are equally strong (binary graphs), where the order of the nodes
+    decides which window grows.
 
     Parameters
     ----------
     n_nodes, n_classes, n_templates, kernel_size : int
+    windows : {"neighborhood", "diagonal"}
+        Sets of nodes that grow from the strongest edges (:func:`~isocapsnet.functional.grown_windows`), or all ranges
+        of neighbouring nodes (:func:`~isocapsnet.functional.diagonal_windows`), which depend on the order of the nodes
+        and do not depend on the strength of the edges.
     deviation_from : {"mean_graph", "mean_edge"}
         Windows hold deviations from the mean training graph, or from its mean edge. With the latter it makes no
         difference either if the nodes of each graph are shuffled in another way.
@@ -88,15 +98,16 @@ class MotifNetwork(nn.Module):
         *,
         n_templates: int = 32,
         kernel_size: int = 4,
+        windows: str = "neighborhood",
         deviation_from: str = "mean_graph",
         softness: float = 0.6,
     ) -> None:
         super().__init__()
+        check_option("windows", windows, MOTIF_WINDOWS)
         check_option("deviation_from", deviation_from, DEVIATIONS)
         if kernel_size < 2:
             raise InputError(f"kernel_size={kernel_size} is out of range; a motif has at least 2 nodes.")
-        self.deviation_from, self.softness = deviation_from, softness
-        self.n_windows = min(max(8, n_nodes // 2), n_nodes * (n_nodes - 1) // 2)
+        self.windows, self.deviation_from, self.softness = windows, deviation_from, softness
         self.templates = gaussian(n_templates, kernel_size, kernel_size)
         self.head = nn.Linear(n_templates, n_classes)
         nn.init.zeros_(self.head.weight)
@@ -142,8 +153,12 @@ class MotifNetwork(nn.Module):
     def take(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """Windows ``(n_graphs, n_windows, k, k)`` of deviations, and their nodes."""
         deviations = (graphs - self.center) / self.scale
-        k = self.templates.shape[-1]
-        nodes = grown_windows(deviations, k, self.n_windows)
+        n_graphs, n_nodes, k = *deviations.shape[:2], self.templates.shape[-1]
+        if self.windows == "diagonal":
+            nodes = diagonal_windows(n_nodes, k).to(graphs.device).expand(n_graphs, -1, -1)
+        else:
+            n_windows = min(max(_LEAST_WINDOWS, n_nodes // 2), n_nodes * (n_nodes - 1) // 2)
+            nodes = grown_windows(deviations, k, n_windows)
         return take_windows(deviations, nodes), nodes
 
     def match(self, graphs: Tensor) -> MotifMatch:
@@ -176,15 +191,15 @@ class MotifNetwork(nn.Module):
             Of :meth:`take`.
         codes : Tensor (n_graphs,)
         """
-        parts = [match_windows(some, self.templates)[0] for some in windows.split(64)]
-        pooled = torch.cat([soft_minimum(part, self.softness) for part in parts])
+        distances = match_windows(windows, self.templates)[0]
+        pooled = soft_minimum(distances, self.softness)
         scores = (pooled - pooled.mean(dim=0)) / (self.variance + _BATCH_NORM_EPSILON).sqrt()
         self.covariance.copy_(scores.T @ scores / len(scores))
-        distance = torch.cat([part.amin(dim=2) for part in parts])
+        distance = distances.amin(dim=2)
         is_for = codes[:, None] == self.speaks_for
         carriers = distance <= best_thresholds(distance, is_for)
         self.patterns.copy_(shared_patterns(windows, self.templates, carriers))
-        distance = torch.cat([nearest_windows(some, self.patterns).distance for some in windows.split(64)])
+        distance = nearest_windows(windows, self.patterns).distance
         self.thresholds.copy_(best_thresholds(distance, is_for))
 
     @property
