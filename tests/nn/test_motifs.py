@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from isocapsnet.nn import MotifNetwork
-from isocapsnet.nn.motifs import MOTIF_WINDOWS
+from isocapsnet.nn.motifs import MOTIF_WINDOWS, distances_along
 
 
 def make_graphs(n_graphs=6, n_nodes=9, seed=0):
@@ -105,6 +105,40 @@ def test_a_planted_template_is_located_where_it_was_planted():
     with torch.no_grad():
         network.templates[0] = pattern / network.scale
     assert network.locate(graphs)[1][:, 0].tolist() == [nodes.tolist() for nodes in places]
+
+
+def test_the_distance_is_0_at_the_pattern_1_at_the_others_and_the_log_likelihood_ratio_between():
+    graphs = make_graphs(20)
+    network = make_network(graphs)
+    network.describe(network.take(graphs)[0], torch.arange(20) % 2)
+    patterns, others = network.patterns, network.others
+    ends = torch.stack([patterns, others, 2 * patterns - others])
+    expected = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64)[:, None].expand(-1, 5)
+    torch.testing.assert_close(distances_along(ends, patterns, others), expected)
+    windows = torch.randn(50, 5, 3, 3, dtype=torch.float64)
+    squares = [(windows - mean).square().sum(dim=(2, 3)) for mean in (patterns, others)]
+    ratio, found = squares[0] - squares[1], distances_along(windows, patterns, others)
+    for template in range(5):
+        assert np.corrcoef(ratio[:, template], found[:, template])[0, 1] == pytest.approx(1)
+
+
+def test_patterns_are_what_carriers_share_and_others_what_the_other_class_has_in_its_place():
+    graphs, codes = 0.1 * make_graphs(40), torch.arange(40) % 2
+    pattern = torch.tensor([[0.0, 3.0, 2.0], [3.0, 0.0, -1.0], [2.0, -1.0, 0.0]], dtype=torch.float64)
+    rng, places = np.random.default_rng(0), {}
+    for index in range(1, 40, 4):  # half of class 1
+        places[index] = torch.from_numpy(rng.permutation(9)[:3])
+        graphs[index][places[index][:, None], places[index]] += pattern
+    network = make_network(graphs, deviation_from="mean_edge", n_templates=1)
+    with torch.no_grad():
+        network.templates[0] = pattern / network.scale
+        network.head.weight[1] = network.head.weight[0] + 1
+    network.describe(network.take(graphs)[0], codes)
+    assert (network.patterns[0] * network.scale - pattern).abs().max() < 0.2
+    distances, nodes = network.locate_patterns(graphs)
+    is_carrier = distances[:, 0] <= network.thresholds[0]
+    assert is_carrier.nonzero()[:, 0].tolist() == list(places)
+    assert [nodes[index, 0].tolist() for index in places] == [nodes.tolist() for nodes in places.values()]
 
 
 def test_gradients_of_templates_and_head_equal_differences():

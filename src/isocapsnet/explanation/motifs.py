@@ -39,7 +39,8 @@ class Motifs:
     evidence : array (n_graphs, n_contrasts, n_motifs)
         The contribution of each motif to the margin.
     distances : array (n_graphs, n_motifs)
-        Distance of the pattern to its best window, in units of the root mean square of the initial templates.
+        How far the best window is from the pattern: 0 where it equals the mean of the carriers, 1 where it equals what
+        graphs of other classes have in its place, and negative where the pattern is stronger than in that mean.
     nodes : array (n_graphs, n_motifs, k), int
         Nodes of that window, in the order of the pattern's nodes.
     """
@@ -72,9 +73,7 @@ def explain_motifs(estimator: Any, X: NDArray[Any]) -> Motifs | None:
         return None
     network = estimator.motif_network_.eval()
     with torch.inference_mode():
-        parts = [
-            (network(graphs).scores, *network.locate(graphs, network.patterns)) for graphs in estimator._batches(X)
-        ]
+        parts = [(network(graphs).scores, *network.locate_patterns(graphs)) for graphs in estimator._batches(X)]
         scores, distances, nodes = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         weights = form_weights[1] * margins(network.head.weight[None])[0].cpu().numpy()
         unit = float(network.scale) * estimator.scaler_.scale

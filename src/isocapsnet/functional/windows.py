@@ -22,8 +22,8 @@ from isocapsnet.functional.permutations import permutation_at
 _GRAPHS = 64
 
 
-class NearestWindows(NamedTuple):
-    """The window of each graph that is nearest to each template.
+class BestWindows(NamedTuple):
+    """The window of each graph that matches each template best.
 
     Attributes
     ----------
@@ -104,13 +104,35 @@ def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
     return windows.masked_fill(torch.eye(k, dtype=torch.bool, device=windows.device), 0.0)
 
 
-def nearest_windows(windows: Tensor, templates: Tensor) -> NearestWindows:
-    """Find the window ``(n_graphs, n_windows, k, k)`` that is nearest to each template ``(n_templates, k, k)``."""
+def nearest_windows(windows: Tensor, templates: Tensor) -> BestWindows:
+    """The windows ``(n_graphs, n_windows, k, k)`` with the smallest distance to templates ``(n_templates, k, k)``."""
     distance, permutation = match_windows(windows, templates)
-    distance, window = distance.min(dim=2)
+    return _pick(distance, permutation, distance.argmin(dim=2), templates)
+
+
+def strongest_windows(windows: Tensor, templates: Tensor) -> BestWindows:
+    """The windows ``(n_graphs, n_windows, k, k)`` in which templates ``(n_templates, k, k)`` are strongest.
+
+    These have the largest inner product with the template, in the best order of nodes: a matched filter. A distance
+    also grows with what else a window holds, so that a weak window of noise can be nearer than the pattern itself.
+    """
+    distance, permutation = match_windows(windows, templates)
+    # In the best order of nodes, ‖W - T‖² = ‖W‖² - 2 <W, T> + ‖T‖².
+    excess = windows.square().sum(dim=(2, 3))[:, None] - distance.square()
+    return _pick(distance, permutation, excess.argmax(dim=2), templates)
+
+
+def _pick(distance: Tensor, permutation: Tensor, window: Tensor, templates: Tensor) -> BestWindows:
     # Row a of a window matches row p[a] of the template.
-    rows = permutation_at(permutation.gather(2, window[..., None])[..., 0], templates.shape[-1])
-    return NearestWindows(distance, window, rows.argsort(dim=2))
+    distance, permutation = (part.gather(2, window[..., None])[..., 0] for part in (distance, permutation))
+    return BestWindows(distance, window, permutation_at(permutation, templates.shape[-1]).argsort(dim=2))
+
+
+def turn_windows(windows: Tensor, best: BestWindows) -> Tensor:
+    """The best windows with their nodes in the order of the templates ``(n_graphs, n_templates, k, k)``."""
+    chosen = windows[torch.arange(len(windows), device=windows.device)[:, None], best.window]
+    turned = chosen.gather(2, best.order[..., None].expand_as(chosen))
+    return turned.gather(3, best.order[..., None, :].expand_as(chosen))
 
 
 def match_windows(windows: Tensor, templates: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,10 +145,10 @@ def match_windows(windows: Tensor, templates: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_steps: int = 5) -> Tensor:
-    """What the carriers of each template have in common: the mean of their nearest windows, each turned onto it.
+    """What the carriers of each template have in common: the mean of their best windows, each turned onto it.
 
-    The nearest windows are then looked up again for the mean, and so on. Each step is one of Lloyd's algorithm with one
-    centre: the sum of squared distances to the carriers never increases.
+    The windows in which the mean is strongest are looked up next, and so on. Each step is one of Lloyd's algorithm with
+    one centre: the sum over carriers of <window, pattern> - ‖pattern‖²/2 never decreases.
 
     Parameters
     ----------
@@ -140,15 +162,20 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
     Tensor (n_templates, k, k)
         A template without carriers stays as it is.
     """
-    patterns, counts = templates, carriers.sum(dim=0)[:, None, None]
+    patterns = templates
     for _ in range(n_steps):
-        _, window, order = nearest_windows(windows, patterns)
-        nearest = windows[torch.arange(len(windows), device=windows.device)[:, None], window]
-        turned = nearest.gather(2, order[..., None].expand_as(nearest))
-        turned = turned.gather(3, order[..., None, :].expand_as(nearest))
-        total = (turned * carriers[..., None, None]).sum(dim=0)
-        patterns = torch.where(counts > 0, total / counts.clamp_min(1), patterns)
+        patterns = mean_over(turn_windows(windows, strongest_windows(windows, patterns)), carriers, patterns)
     return patterns
+
+
+def mean_over(windows: Tensor, members: Tensor, default: Tensor) -> Tensor:
+    """Mean ``(n_templates, k, k)`` of the windows ``(n_graphs, n_templates, k, k)`` of member graphs, if there are any.
+
+    ``members`` is ``(n_graphs, n_templates)``, bool.
+    """
+    counts = members.sum(dim=0)[:, None, None]
+    total = (windows * members[..., None, None]).sum(dim=0)
+    return torch.where(counts > 0, total / counts.clamp_min(1), default)
 
 
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:

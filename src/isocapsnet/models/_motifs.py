@@ -258,16 +258,33 @@ class TwoForms(TemplateClassifier):
         first, second = values.get("form_weights", (1.0, 0.0))
         for weight in (first, second):
             check_number("form_weights", weight, low=0, high=1)
-        # Files of earlier versions do not name the forms. Their one motif form may have the weight 0.
-        earlier = ("neighborhood",) if self.windows == "neighborhood" else (PAPER,)
-        earlier += ("neighborhood",) if "motifs.templates" in arrays else ()
-        forms = tuple(values.get("forms", earlier))
+        if "forms" not in values:
+            values, arrays = _complete_earlier(self.windows, values, arrays)
+        forms = tuple(values["forms"])
         expected = {(PAPER,): (1, 0)} | {(windows,): (0, 1) for windows in MOTIF_WINDOWS}
         expected |= {(PAPER, windows): (first, second) for windows in MOTIF_WINDOWS}
         if (first, second) != expected.get(forms) or abs(first + second - 1) > 1e-9:
             raise InputError(f"its form_weights {first!r:.20} and {second!r:.20} do not fit its forms {forms!r:.60}")
         self.forms_, self.form_weights_ = forms, (first, second)
         super()._set_state(values, arrays)
+
+
+def _complete_earlier(
+    windows: str, values: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The state of a file of version 3 or before, as this version writes it.
+
+    There was one motif form, which may have the weight 0. Carriers had thresholds of another distance; half of the way
+    from the pattern to no pattern is where their likelihoods are equal.
+    """
+    alone, beside = windows == "neighborhood", "motifs.templates" in arrays
+    forms = ["neighborhood"] if alone else [PAPER, "neighborhood"] if beside else [PAPER]
+    if alone or beside:
+        prefix = "" if alone else "motifs."
+        added = {"others": np.zeros_like(arrays[f"{prefix}patterns"])}
+        added["thresholds"] = np.full_like(arrays[f"{prefix}thresholds"], 0.5)
+        arrays = arrays | {prefix + name: array for name, array in added.items()}
+    return values | {"forms": forms}, arrays
 
 
 def _warn_left_out(windows: str, error: TrainingDivergedError) -> None:

@@ -7,13 +7,17 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional import (
+    BestWindows,
     diagonal_windows,
     grown_windows,
     match_windows,
+    mean_over,
     nearest_windows,
     shared_patterns,
     soft_minimum,
+    strongest_windows,
     take_windows,
+    turn_windows,
 )
 from isocapsnet.nn.isomorphic import gaussian
 
@@ -88,6 +92,7 @@ class MotifNetwork(nn.Module):
     mean: Tensor
     variance: Tensor
     patterns: Tensor
+    others: Tensor
     thresholds: Tensor
     covariance: Tensor
 
@@ -118,6 +123,7 @@ class MotifNetwork(nn.Module):
         self.register_buffer("variance", torch.ones(n_templates))
         # What `describe` finds in training graphs, for explanations.
         self.register_buffer("patterns", torch.zeros(n_templates, kernel_size, kernel_size))
+        self.register_buffer("others", torch.zeros(n_templates, kernel_size, kernel_size))
         self.register_buffer("thresholds", torch.zeros(n_templates))
         self.register_buffer("covariance", torch.zeros(n_templates, n_templates))
 
@@ -166,24 +172,34 @@ class MotifNetwork(nn.Module):
         windows, nodes = self.take(graphs)
         return MotifMatch(*match_windows(windows, self.templates), nodes)
 
-    def locate(self, graphs: Tensor, templates: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def locate(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """The best window of each template: distances ``(n_graphs, n_templates)`` and nodes ``(..., k)``.
 
-        Nodes are in the order of the rows of the template. Other templates can be given, in the same units.
+        Nodes are in the order of the rows of the template.
         """
         windows, nodes = self.take(graphs)
-        distance, window, order = nearest_windows(windows, self.templates if templates is None else templates)
-        nodes = nodes.gather(1, window[..., None].expand(-1, -1, nodes.shape[2]))
-        return distance, nodes.gather(2, order)
+        best = nearest_windows(windows, self.templates)
+        return best.distance, _nodes_of(best, nodes)
+
+    def locate_patterns(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        """The best window of each pattern: how far it is from the pattern ``(n_graphs, n_templates)``, and its nodes.
+
+        The distance is measured along the line from the pattern to what other classes have in its place: it is 0 at the
+        first and 1 at the second, and negative where the pattern is stronger than in the mean of its carriers.
+        """
+        windows, nodes = self.take(graphs)
+        best = strongest_windows(windows, self.patterns)
+        return distances_along(turn_windows(windows, best), self.patterns, self.others), _nodes_of(best, nodes)
 
     @torch.no_grad()
     def describe(self, windows: Tensor, codes: Tensor) -> None:
         """Learn from training graphs which of them carry each template, and what its carriers have in common.
 
-        A graph carries a template if the distance of its best window is at most a threshold. It is the one at which
-        carriers and others differ most between the class that the template speaks for and the rest (the largest
-        balanced accuracy). :attr:`patterns` are what the carriers share, and :attr:`thresholds` are those of the
-        distance to the patterns. :attr:`covariance` is that of the scores.
+        A graph carries a template if the distance of its best window (that of :meth:`locate_patterns`) is at most a
+        threshold. It is the one at which carriers and others differ most between the class that the template speaks for
+        and the rest (the largest balanced accuracy). :attr:`patterns` are what the carriers share, :attr:`others` what
+        graphs of other classes have in its place, and :attr:`thresholds` are those of the distances.
+        :attr:`covariance` is that of the scores.
 
         Parameters
         ----------
@@ -191,16 +207,21 @@ class MotifNetwork(nn.Module):
             Of :meth:`take`.
         codes : Tensor (n_graphs,)
         """
-        distances = match_windows(windows, self.templates)[0]
-        pooled = soft_minimum(distances, self.softness)
+        pooled = soft_minimum(match_windows(windows, self.templates)[0], self.softness)
         scores = (pooled - pooled.mean(dim=0)) / (self.variance + _BATCH_NORM_EPSILON).sqrt()
         self.covariance.copy_(scores.T @ scores / len(scores))
-        distance = distances.amin(dim=2)
         is_for = codes[:, None] == self.speaks_for
-        carriers = distance <= best_thresholds(distance, is_for)
-        self.patterns.copy_(shared_patterns(windows, self.templates, carriers))
-        distance = nearest_windows(windows, self.patterns).distance
-        self.thresholds.copy_(best_thresholds(distance, is_for))
+        patterns = self.templates
+        for is_last in (False, True):
+            best = turn_windows(windows, strongest_windows(windows, patterns))
+            others = mean_over(best, ~is_for, torch.zeros_like(patterns))
+            distances = distances_along(best, patterns, others)
+            thresholds = best_thresholds(distances, is_for)
+            if not is_last:
+                patterns = shared_patterns(windows, patterns, distances <= thresholds)
+        self.patterns.copy_(patterns)
+        self.others.copy_(others)
+        self.thresholds.copy_(thresholds)
 
     @property
     def speaks_for(self) -> Tensor:
@@ -218,6 +239,22 @@ class MotifNetwork(nn.Module):
     def _pool(self, graphs: Tensor) -> Tensor:
         """How well each template occurs anywhere: ``(n_graphs, n_templates)``, 0 at a perfect match."""
         return -soft_minimum(self.match(graphs).distance, self.softness)
+
+
+def distances_along(windows: Tensor, patterns: Tensor, others: Tensor) -> Tensor:
+    """How far windows ``(n_graphs, n_templates, k, k)`` are from patterns, as a part of the way to ``others``.
+
+    Both are ``(n_templates, k, k)``. If windows are one or the other plus equal noise in all edges, this is the
+    logarithm of the likelihood ratio up to its scale and origin.
+    """
+    way = others - patterns
+    return ((windows - patterns) * way).sum(dim=(2, 3)) / way.square().sum(dim=(1, 2)).clamp_min(_LEAST_VARIANCE)
+
+
+def _nodes_of(best: BestWindows, nodes: Tensor) -> Tensor:
+    """The nodes ``(n_graphs, n_templates, k)`` of the best windows, in the order of the templates."""
+    chosen = nodes.gather(1, best.window[..., None].expand(-1, -1, nodes.shape[2]))
+    return chosen.gather(2, best.order)
 
 
 def best_thresholds(distances: Tensor, is_inside: Tensor) -> Tensor:
