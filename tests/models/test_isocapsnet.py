@@ -161,7 +161,7 @@ def test_streamed_graphs_train_the_same_model(planted, monkeypatch, tmp_path):
 
 def test_size_is_logged_and_a_model_too_large_is_refused_with_a_suggestion(planted, caplog, monkeypatch):
     with caplog.at_level(logging.INFO, logger="isocapsnet"):
-        model = IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels)
+        model = IsoCapsNetClassifier(windows="contiguous", **QUICK).fit(planted.graphs, planted.labels)
     n_parameters = sum(p.numel() for p in model.module_.parameters())
     assert f"{n_parameters:,} parameters" in caplog.text
     monkeypatch.setattr(_device, "available_bytes", lambda device: 1000)
