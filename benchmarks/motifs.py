@@ -4,13 +4,15 @@
     python benchmarks/motifs.py --out motifs --methods linear,gin      # the same folds, other methods
     python benchmarks/motifs.py --out motifs --cases "mixed;null" --seeds 40 --protocol paper
 
-Every case is a number of datasets (one per seed) of three folds each. A run that was interrupted goes on with the same
-command. The table has the mean ROC AUC over all folds and how many datasets were called above chance.
+Every case is a number of datasets (one per seed) of three folds each. One line is printed for each dataset, as soon as
+it is finished. A run that was interrupted goes on with the same command. The table has the mean ROC AUC over all folds,
+that of the worst dataset, and how many datasets were called above chance.
 """
 
 import argparse
 import os
-from concurrent.futures import ProcessPoolExecutor
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -64,22 +66,33 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="datasets at a time")
     options = parser.parse_args()
     tasks = [(case, seed, options) for seed, case in product(range(options.seeds), options.cases.split(";"))]
-    table: dict[str, dict[str, list[tuple[list[float], bool]]]] = {}
+    table: dict[str, dict[str, list[tuple[list[float], bool]]]] = {case: {} for case in options.cases.split(";")}
+    n_failed = 0
     with ProcessPoolExecutor(options.jobs) as pool:
-        for case, seed, rows in pool.map(run, tasks):
+        for future in as_completed(pool.submit(run, task) for task in tasks):
+            try:
+                case, seed, rows = future.result()
+            except InputError as error:
+                n_failed += 1
+                print(error, file=sys.stderr, flush=True)
+                continue
             for method, row in rows.items():
-                table.setdefault(case, {}).setdefault(method, []).append(row)
+                table[case].setdefault(method, []).append(row)
             means = ", ".join(f"{method} {np.mean(folds):.3f}" for method, (folds, _) in rows.items())
             print(f"{case}, seed {seed}: {means}", flush=True)
-    methods = list(next(iter(table.values())))
+    methods = list(dict.fromkeys(method for rows in table.values() for method in rows))
     print(f"\n| case | {' | '.join(methods)} |\n|{'---|' * (len(methods) + 1)}")
     for case, rows in table.items():
-        cells = [
-            f"{np.mean([folds for folds, _ in rows[method]]):.3f} ({sum(above for _, above in rows[method])} of "
-            f"{len(rows[method])})"
-            for method in methods
-        ]
-        print(f"| {case} | {' | '.join(cells)} |")
+        print(f"| {case} | {' | '.join(describe(rows.get(method, [])) for method in methods)} |")
+    sys.exit(n_failed > 0)
+
+
+def describe(datasets: list[tuple[list[float], bool]]) -> str:
+    """The mean over datasets, the worst of them, and how many are above chance."""
+    if not datasets:
+        return "–"
+    means = [np.mean(folds) for folds, _ in datasets]
+    return f"{np.mean(means):.3f} (worst {min(means):.3f}; {sum(above for _, above in datasets)} of {len(means)} above)"
 
 
 if __name__ == "__main__":

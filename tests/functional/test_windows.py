@@ -8,11 +8,14 @@ import torch
 
 from isocapsnet._validation import InputError
 from isocapsnet.functional import (
+    diagonal_windows,
     grown_windows,
     nearest_windows,
     shared_patterns,
     soft_minimum,
+    strongest_windows,
     take_windows,
+    turn_windows,
 )
 
 
@@ -60,6 +63,11 @@ def test_shuffling_the_nodes_shuffles_the_windows():
     assert sorted(map(sorted, found.flatten(0, 1).tolist())) == expected
 
 
+def test_diagonal_windows_are_all_ranges_of_neighbouring_nodes():
+    assert diagonal_windows(5, 3).tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert diagonal_windows(4, 4).tolist() == [[0, 1, 2, 3]]
+
+
 def test_taken_windows_are_sub_matrices_without_diagonal():
     graphs = random_graphs(4, directed=True)
     nodes = grown_windows(graphs, 3, 7)
@@ -93,6 +101,8 @@ def test_soft_minimum_lies_between_minimum_and_mean():
         lambda g: grown_windows(g, 1, 3),
         lambda g: grown_windows(g, 3, 0),
         lambda g: grown_windows(g, 3, 22),
+        lambda g: diagonal_windows(7, 8),
+        lambda g: diagonal_windows(7, 0),
     ],
 )
 def test_windows_that_cannot_be_are_refused(call):
@@ -116,30 +126,46 @@ def test_the_nearest_window_is_that_of_a_search_over_all_windows_and_orders():
         assert float((nearest[rows][:, rows] - templates[t]).norm()) == pytest.approx(float(min(slow)))
 
 
-def test_the_shared_pattern_of_one_carrier_is_its_nearest_window():
+def test_the_strongest_window_is_that_of_a_search_over_all_windows_and_orders():
+    graphs = random_graphs(8, directed=True)
+    windows = take_windows(graphs, grown_windows(graphs, 4, 5))
+    templates = random_graphs(9, n_graphs=2, n_nodes=4, directed=True) * (1 - torch.eye(4))
+    best = strongest_windows(windows, templates)
+    turned = turn_windows(windows, best)
+    is_nearest = nearest_windows(windows, templates).window == best.window
+    assert not is_nearest.all()
+    for b, t in np.ndindex(3, 2):
+        slow = max(float((windows[b, w][p][:, p] * templates[t]).sum()) for w in range(5) for p in all_orders(4))
+        assert float((turned[b, t] * templates[t]).sum()) == pytest.approx(slow)
+        rows = best.order[b, t]
+        assert torch.equal(turned[b, t], windows[b, best.window[b, t]][rows][:, rows])
+        assert float((turned[b, t] - templates[t]).norm()) == pytest.approx(float(best.distance[b, t]))
+
+
+def test_the_shared_pattern_of_one_carrier_is_its_best_window():
     graphs = random_graphs(10)
     windows = take_windows(graphs, grown_windows(graphs, 4, 5))
     templates = random_graphs(11, n_graphs=1, n_nodes=4)
     carriers = torch.tensor([[False], [True], [False]])
     pattern = shared_patterns(windows, templates, carriers, n_steps=1)
-    [[window]], [[order]] = nearest_windows(windows[1:2], templates)[1:]
-    assert torch.equal(pattern[0], windows[1, window][order][:, order])
+    assert torch.equal(pattern, turn_windows(windows, strongest_windows(windows, templates))[1])
     assert nearest_windows(windows[1:2], pattern).distance == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_step_towards_the_shared_pattern_never_increases_the_squared_distance_to_the_carriers(seed):
+def test_a_step_towards_the_shared_pattern_never_makes_it_weaker_in_the_carriers(seed):
     graphs = random_graphs(20 + seed, n_graphs=70, n_nodes=9)
     windows = take_windows(graphs, grown_windows(graphs, 4, 6))
-    templates = random_graphs(seed, n_graphs=3, n_nodes=4)
+    templates = random_graphs(seed, n_graphs=3, n_nodes=4) * (1 - torch.eye(4))
     carriers = torch.rand(70, 3, generator=torch.Generator().manual_seed(seed)) < 0.5
     totals = []
     for n_steps in range(5):
         patterns = shared_patterns(windows, templates, carriers, n_steps)
-        totals.append((nearest_windows(windows, patterns).distance.square() * carriers).sum(dim=0))
-    falls = torch.stack(totals).diff(dim=0)
-    assert (falls <= 1e-9).all()
-    assert (falls[0] < -1e-3).all()
+        products = (turn_windows(windows, strongest_windows(windows, patterns)) * patterns).sum(dim=(2, 3))
+        totals.append(((products - patterns.square().sum(dim=(1, 2)) / 2) * carriers).sum(dim=0))
+    gains = torch.stack(totals).diff(dim=0)
+    assert (gains >= -1e-9).all()
+    assert (gains[0] > 1e-3).all()
 
 
 def test_a_template_without_carriers_stays():

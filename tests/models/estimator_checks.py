@@ -454,7 +454,7 @@ def check_work_runs_on_one_thread_and_leaves_the_threads_of_the_program_alone(ma
         before = threadpool_info()
         model = Watched(**make().get_params()).fit(X, y)
         asked = ["predict", *(name for name in ("transform", "reconstruct", "match") if hasattr(model, name))]
-        if getattr(model, "windows", "") == "neighborhood":
+        if getattr(model, "windows", "") in ("neighborhood", "diagonal"):
             asked = ["predict", "transform", "match_motifs"]
         for name in asked:
             getattr(model, name)(X)

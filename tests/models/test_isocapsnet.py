@@ -151,17 +151,17 @@ def test_scaling_of_counts_is_logarithmic_and_learned_from_edges_alone():
 
 
 def test_streamed_graphs_train_the_same_model(planted, monkeypatch, tmp_path):
-    resident = IsoCapsNetClassifier(batch_size=100, **QUICK).fit(planted.graphs, planted.labels)
+    resident = IsoCapsNetClassifier(windows="contiguous", batch_size=100, **QUICK).fit(planted.graphs, planted.labels)
     monkeypatch.setattr(_batches, "RESIDENT_BYTES", 0)
     np.save(tmp_path / "graphs.npy", planted.graphs)
     mapped = np.load(tmp_path / "graphs.npy", mmap_mode="r")
-    streamed = IsoCapsNetClassifier(batch_size=100, **QUICK).fit(mapped, planted.labels)
+    streamed = IsoCapsNetClassifier(windows="contiguous", batch_size=100, **QUICK).fit(mapped, planted.labels)
     np.testing.assert_allclose(resident.predict_proba(planted.graphs), streamed.predict_proba(mapped), atol=1e-4)
 
 
 def test_size_is_logged_and_a_model_too_large_is_refused_with_a_suggestion(planted, caplog, monkeypatch):
     with caplog.at_level(logging.INFO, logger="isocapsnet"):
-        model = IsoCapsNetClassifier(**QUICK).fit(planted.graphs, planted.labels)
+        model = IsoCapsNetClassifier(windows="contiguous", **QUICK).fit(planted.graphs, planted.labels)
     n_parameters = sum(p.numel() for p in model.module_.parameters())
     assert f"{n_parameters:,} parameters" in caplog.text
     monkeypatch.setattr(_device, "available_bytes", lambda device: 1000)

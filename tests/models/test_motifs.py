@@ -1,12 +1,20 @@
-"""The two forms of Iso-CapsNet: what each sees, how they are weighed, and that motifs do not depend on node order."""
+"""The forms of Iso-CapsNet: what each sees, how they are weighed, and that motifs do not depend on node order."""
+
+import json
+import warnings
+from copy import deepcopy
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from isocapsnet import IsoCapsNetClassifier, make_planted_graphs
 from isocapsnet._validation import InputError
-from isocapsnet.models._calibration import fit_temperature, fit_weights
-from isocapsnet.models._persistence import load_model, save_model
+from isocapsnet.models._calibration import choose_second
+from isocapsnet.models._motif_form import LogitsLoss, MotifForm
+from isocapsnet.models._persistence import _digest, load_model, save_model
+from isocapsnet.models._training import TrainingDivergedError
 
 SMALL = {"n_templates": 1, "reconstruction_weight": 0, "routing_iterations": 1, "random_state": 0}
 
@@ -26,19 +34,36 @@ def test_the_form_of_the_paper_does_not_see_them():
     assert accuracy_on_new_graphs("wiring", windows="contiguous", calibrate=False, max_epochs=30)[0] < 0.7
 
 
-def test_auto_finds_the_form_that_sees_the_pattern():
-    accuracy, model = accuracy_on_new_graphs("wiring", max_epochs=60)
+@pytest.fixture(scope="module")
+def wired():
+    """The accuracy and the model of a fit to patterns that a motif form sees."""
+    return accuracy_on_new_graphs("wiring", max_epochs=60)
+
+
+def test_auto_finds_the_form_that_sees_the_pattern(wired):
+    accuracy, model = wired
     assert accuracy > 0.9
-    assert model.form_weights_[1] > 0
+    assert model.forms_ == ("contiguous", "neighborhood") and model.form_weights_[1] > 0
+
+
+def test_auto_finds_weak_patterns_whose_nodes_follow_each_other_by_ranges_of_nodes():
+    planted = make_planted_graphs(240, 12, effect="wiring", signal_to_noise=3.0, random_state=100)
+    accuracy = {}
+    for windows in ("auto", "neighborhood"):
+        model = IsoCapsNetClassifier(**SMALL, windows=windows, max_epochs=60)
+        model.fit(planted.graphs[:160], planted.labels[:160])
+        accuracy[windows] = model.score(planted.graphs[160:], planted.labels[160:])
+        assert model.forms_ == {"auto": ("contiguous", "diagonal")}.get(windows, (windows,))
+    assert accuracy["auto"] > 0.8 > accuracy["neighborhood"]
 
 
 def test_auto_is_the_form_of_the_paper_bit_for_bit_where_motifs_do_not_help():
-    planted = make_planted_graphs(60, 12, effect="existence", random_state=0)
+    planted = make_planted_graphs(60, 12, effect="null", random_state=0)
     auto, paper = (
         IsoCapsNetClassifier(windows=windows, max_epochs=12, **SMALL).fit(planted.graphs, planted.labels)
         for windows in ("auto", "contiguous")
     )
-    assert auto.form_weights_ == (1.0, 0.0)
+    assert auto.forms_ == ("contiguous",) and auto.form_weights_ == (1.0, 0.0)
     np.testing.assert_array_equal(auto.predict_proba(planted.graphs), paper.predict_proba(planted.graphs))
 
 
@@ -54,14 +79,147 @@ def test_a_refit_on_shuffled_nodes_gives_the_same_probabilities():
     np.testing.assert_allclose(probabilities[1], probabilities[0], atol=1e-4)
 
 
-def test_both_forms_are_saved_and_loaded(tmp_path):
-    _, model = accuracy_on_new_graphs("wiring", max_epochs=20)
-    model.form_weights_ = (0.25, 0.75)
+@pytest.mark.parametrize("changes", [{}, {"calibrate": False}, {"windows": "contiguous"}, {"windows": "diagonal"}])
+def test_what_was_fitted_does_not_depend_on_parameters_that_are_set_later(wired, tmp_path, changes):
+    _, fitted = wired
     graphs = make_planted_graphs(10, 16, random_state=1).graphs
+    model = deepcopy(fitted)
+    model.set_params(**changes)
     loaded = load_model(save_model(model, tmp_path / "model"))
-    assert loaded.form_weights_ == (0.25, 0.75)
+    for one in (model, loaded):
+        assert one.forms_ == ("contiguous", "neighborhood") and one.form_weights_ == fitted.form_weights_
+        np.testing.assert_array_equal(one.predict_proba(graphs), fitted.predict_proba(graphs))
+        np.testing.assert_array_equal(one.match_motifs(graphs).nodes, fitted.match_motifs(graphs).nodes)
+        assert one.transform(graphs).shape == (10, len(one.get_feature_names_out())) == (10, 2 * 16 + 32)
+        assert one.match(graphs).scores.shape[1] == len(one.templates_) == 1
+
+
+@pytest.mark.parametrize("windows", ["neighborhood", "diagonal"])
+def test_a_motif_form_alone_stays_one_if_windows_is_set_later(tmp_path, windows):
+    graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
+    model = IsoCapsNetClassifier(windows=windows, n_motifs=5, max_epochs=4, calibrate=False).fit(graphs, labels)
+    expected = model.predict_proba(graphs)
+    loaded = load_model(save_model(model.set_params(windows="auto", calibrate=True), tmp_path / "model"))
+    for one in (model, loaded):
+        assert one.forms_ == (windows,) and one.motif_network_.windows == windows
+        np.testing.assert_array_equal(one.predict_proba(graphs), expected)
+        assert len(one.get_feature_names_out()) == one.transform(graphs).shape[1] == 5
+
+
+def rewrite(path, change):
+    """Change the content of a model file as an earlier version would have written it."""
+    with safe_open(path, framework="np") as file:
+        content = json.loads(file.metadata()["isocapsnet"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(content, content["values"]["dict"], arrays)
+    header = {"isocapsnet": json.dumps(content, sort_keys=True), "sha256": _digest(content, arrays)}
+    save_file(arrays, path, header)
+
+
+@pytest.mark.parametrize("weights", [None, (1.0, 0.0)])
+def test_files_of_version_3_load_without_a_warning(wired, tmp_path, weights):
+    model = deepcopy(wired[1])
+    model.form_weights_ = weights or model.form_weights_
+    path = save_model(model, tmp_path / "model")
+
+    def as_version_3(content, values, _):
+        content["method_version"] = 3
+        values[:] = [item for item in values if item[0] != "forms"]
+
+    rewrite(path, as_version_3)
+    graphs = make_planted_graphs(10, 16, random_state=1).graphs
+    with warnings.catch_warnings(action="error"):
+        loaded = load_model(path)
     np.testing.assert_array_equal(loaded.predict_proba(graphs), model.predict_proba(graphs))
-    np.testing.assert_array_equal(loaded.match_motifs(graphs).nodes, model.match_motifs(graphs).nodes)
+    np.testing.assert_array_equal(loaded.transform(graphs), model.transform(graphs))
+
+
+@pytest.mark.parametrize(("version", "n_warnings"), [(1, 1), (2, 0)])
+def test_files_from_before_the_motif_form_load(tmp_path, version, n_warnings):
+    graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
+    model = IsoCapsNetClassifier(windows="contiguous", max_epochs=2, n_templates=1).fit(graphs, labels)
+    path = save_model(model, tmp_path / "model")
+
+    def as_earlier(content, values, _):
+        content["method_version"] = version
+        values[:] = [item for item in values if item[0] not in ("forms", "form_weights")]
+        own = ("windows", "n_motifs", "motif_size", "deviation_from", "template_learning_rate", "template_init")
+        parameters = content["parameters"]["dict"]
+        parameters[:] = [item for item in parameters if item[0] not in own]
+
+    rewrite(path, as_earlier)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loaded = load_model(path)
+    assert len(caught) == n_warnings
+    assert loaded.forms_ == ("contiguous",)
+    np.testing.assert_array_equal(loaded.predict_proba(graphs), model.predict_proba(graphs))
+
+
+@pytest.mark.parametrize(
+    ("forms", "weights"),
+    [(["contiguous"], [0.5, 0.5]), (["diagonal"], [1, 0]), (["auto"], [1, 0]), (["neighborhood", "diagonal"], [0, 1])],
+)
+def test_forms_and_weights_that_do_not_fit_are_refused(wired, tmp_path, forms, weights):
+    path = save_model(wired[1], tmp_path / "model")
+
+    def forge(_, values, __):
+        values[:] = [item for item in values if item[0] not in ("forms", "form_weights")]
+        values += [["forms", forms], ["form_weights", weights]]
+
+    rewrite(path, forge)
+    with pytest.raises(InputError, match="forms"):
+        load_model(path)
+
+
+# -- a motif form that cannot be judged, or cannot be trained ---------------------------------------------------------
+
+
+def test_a_motif_form_that_diverges_is_left_out_of_a_fit_of_both(monkeypatch):
+    graphs, labels = make_planted_graphs(60, 12, effect="motif", placement="free", random_state=0)[:2]
+    settings = {"max_epochs": 12, **SMALL}
+    paper = IsoCapsNetClassifier(windows="contiguous", **settings).fit(graphs, labels)
+    monkeypatch.setattr(LogitsLoss, "forward", lambda _, output, codes: output.logits.sum() * np.nan)
+    with pytest.warns(UserWarning) as caught:
+        model = IsoCapsNetClassifier(**settings).fit(graphs, labels)
+    messages = [str(one.message) for one in caught]
+    assert sum("left out" in message and "diverged" in message for message in messages) == 2
+    assert model.forms_ == ("contiguous",)
+    np.testing.assert_array_equal(model.predict_proba(graphs), paper.predict_proba(graphs))
+    with pytest.raises(TrainingDivergedError):
+        IsoCapsNetClassifier(windows="neighborhood", calibrate=False, **settings).fit(graphs, labels)
+
+
+def test_a_motif_form_that_diverges_only_in_its_last_fit_is_left_out(monkeypatch):
+    graphs, labels = make_planted_graphs(120, 12, effect="motif", placement="free", random_state=0)[:2]
+    settings = {"max_epochs": 20, **SMALL}
+    assert len(IsoCapsNetClassifier(**settings).fit(graphs, labels).forms_) == 2
+    train = MotifForm._train
+
+    def fail_on_all_graphs(self, store, codes, training, *others):
+        if len(training) == len(codes):
+            raise TrainingDivergedError("Training diverged in epoch 1")
+        return train(self, store, codes, training, *others)
+
+    monkeypatch.setattr(MotifForm, "_train", fail_on_all_graphs)
+    with pytest.warns(UserWarning, match="left out"):
+        model = IsoCapsNetClassifier(**settings).fit(graphs, labels)
+    paper = IsoCapsNetClassifier(windows="contiguous", **settings).fit(graphs, labels)
+    np.testing.assert_array_equal(model.predict_proba(graphs), paper.predict_proba(graphs))
+
+
+def test_a_class_that_is_too_small_to_judge_the_motif_form_by_leaves_it_out_untrained(monkeypatch):
+    graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
+    some = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:3]])
+    monkeypatch.setattr(MotifForm, "_train", None)
+    with pytest.warns(UserWarning, match="motif form is left out"):
+        model = IsoCapsNetClassifier(max_epochs=2, n_templates=1).fit(graphs[some], labels[some])
+    assert model.forms_ == ("contiguous",)
+
+
+def test_with_a_validation_part_it_judges_the_motif_form():
+    _, model = accuracy_on_new_graphs("wiring", max_epochs=60, validation_fraction=0.3, patience=60)
+    assert model.form_weights_[1] > 0
 
 
 def test_what_a_form_does_not_have_is_refused():
@@ -101,56 +259,65 @@ def test_spectral_matching_beside_the_motif_form():
     assert model.form_weights_[1] > 0
 
 
-def test_a_motif_form_without_weight_is_not_computed_with():
-    graphs, labels = make_planted_graphs(40, 10, random_state=0)[:2]
-    model = IsoCapsNetClassifier(max_epochs=2, n_templates=1, random_state=0).fit(graphs, labels)
-    model.form_weights_ = (1.0, 0.0)
-    model.motif_network_.head.bias.data.fill_(np.nan)
-    assert np.isfinite(model.predict_proba(graphs)).all()
-
-
 # -- weights ------------------------------------------------------------------------------------------------
 
 
-def draw_scores(codes, strength, rng):
-    scores = rng.normal(size=(len(codes), 2))
-    scores[np.arange(len(codes)), codes] += strength
-    return scores
+def draw_scores(codes, strength, rng, n_classes=2):
+    return rng.normal(size=(len(codes), n_classes)) + strength * np.eye(n_classes)[codes]
 
 
-def test_a_useless_network_has_the_weight_zero_and_leaves_the_temperature_alone():
-    n_taken = 0
-    for seed in range(200):
+def weigh(scores, others, codes, class_weight):
+    """Weights of two networks; None if the second does not earn its place."""
+    combination = choose_second(scores, {"second": others}, codes, np.asarray(class_weight))
+    return None if combination is None else combination.weights
+
+
+def test_one_of_two_useless_networks_is_added_in_at_most_five_of_a_hundred_fits():
+    n_added = 0
+    for seed in range(400):
         rng = np.random.default_rng(seed)
         codes = np.arange(80) % 2
-        scores, noise = draw_scores(codes, 1.0, rng), draw_scores(codes, 0.0, rng)
-        first, second = fit_weights(scores, noise, codes, np.ones(2))
-        n_taken += second > 0
-        if second == 0:
-            assert first == fit_temperature(scores, codes, np.ones(2))
-    assert n_taken <= 12  # 2.5 % are expected: weights are not negative, so half of the useless ones cannot be taken
+        useless = {name: draw_scores(codes, 0.0, rng) for name in "ab"}
+        n_added += choose_second(draw_scores(codes, 1.0, rng), useless, codes, np.ones(2)) is not None
+    assert 5 <= n_added <= 28  # at most 20 are expected
 
 
-def test_the_weights_minimise_the_log_loss():
+def test_the_better_of_two_networks_is_added():
+    rng = np.random.default_rng(0)
+    codes = np.arange(80) % 2
+    others = {name: draw_scores(codes, strength, rng) for name, strength in (("weak", 1.0), ("strong", 2.0))}
+    assert choose_second(draw_scores(codes, 1.0, rng), others, codes, np.ones(2)).chosen == "strong"
+    assert choose_second(draw_scores(codes, 1.0, rng), {}, codes, np.ones(2)) is None
+
+
+def test_a_network_that_only_knows_the_sizes_of_the_classes_earns_nothing():
+    rng = np.random.default_rng(0)
+    codes = np.arange(100) % 5 // 4
+    priors = np.tile(np.log([0.8, 0.2]), (100, 1)) + 0.01 * rng.normal(size=(100, 2))
+    assert weigh(draw_scores(codes, 0.5, rng), priors, codes, np.ones(2)) is None
+
+
+def test_the_weights_and_intercepts_minimise_the_log_loss():
     rng = np.random.default_rng(0)
     codes = rng.integers(3, size=90)
-    scores, others = (rng.normal(size=(90, 3)) + strength * np.eye(3)[codes] for strength in (1.0, 2.0))
-    weights = np.array(fit_weights(scores, others, codes, np.ones(3)))
+    scores, others = draw_scores(codes, 1.0, rng, 3), draw_scores(codes, 2.0, rng, 3)
+    found = choose_second(scores, {"second": others}, codes, np.ones(3))
+    best = np.array([*found.weights, *found.intercepts])
     counts = np.bincount(codes)
     targets = ((np.eye(3) * counts + 1) / (counts[:, None] + 3))[codes]
 
-    def loss(first, second):
-        total = first * scores + second * others
+    def loss(values):
+        total = values[0] * scores + values[1] * others + values[2:]
         return -np.sum(targets * (total - np.log(np.exp(total).sum(axis=1, keepdims=True))))
 
-    best = loss(*weights)
-    assert all(best <= loss(*(weights + step)) for step in 0.01 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]]))
+    steps = 0.01 * np.concatenate([np.eye(5), -np.eye(5)])
+    assert all(loss(best) <= loss(best + step) for step in steps)
 
 
 def test_the_first_network_has_the_weight_zero_if_it_says_the_opposite():
     rng = np.random.default_rng(0)
     codes = np.arange(60) % 2
-    first, second = fit_weights(-draw_scores(codes, 1.0, rng), draw_scores(codes, 3.0, rng), codes, np.ones(2))
+    first, second = weigh(-draw_scores(codes, 1.0, rng), draw_scores(codes, 3.0, rng), codes, np.ones(2))
     assert first == 0 < second
 
 
@@ -158,13 +325,14 @@ def test_the_first_network_has_the_weight_zero_if_it_says_the_opposite():
 def test_the_scale_of_class_weights_does_not_decide_whether_a_network_is_used(scale):
     rng = np.random.default_rng(1)
     codes = np.arange(80) % 2
-    scores, others = draw_scores(codes, 1.0, rng), draw_scores(codes, 0.3, rng)
-    weights = fit_weights(scores, others, codes, np.full(2, scale))
-    np.testing.assert_allclose(weights, fit_weights(scores, others, codes, np.ones(2)), rtol=1e-3)
+    for strength in (0.2, 1.0):
+        scores, others = draw_scores(codes, 1.0, rng), draw_scores(codes, strength, rng)
+        weights, unscaled = weigh(scores, others, codes, np.full(2, scale)), weigh(scores, others, codes, np.ones(2))
+        assert (weights is None) == (unscaled is None) == (strength < 1)
+        np.testing.assert_allclose(weights or 0, unscaled or 0, rtol=1e-3)
 
 
-def test_one_network_has_weight_even_if_both_say_the_opposite():
+def test_a_second_network_that_says_the_opposite_is_not_added():
     rng = np.random.default_rng(0)
     codes = np.arange(6000) % 2
-    first, second = fit_weights(-draw_scores(codes, 2.0, rng), -draw_scores(codes, 2.0, rng), codes, np.ones(2))
-    assert first > 0 == second
+    assert weigh(-draw_scores(codes, 2.0, rng), -draw_scores(codes, 2.0, rng), codes, np.ones(2)) is None

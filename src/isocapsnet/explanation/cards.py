@@ -157,7 +157,8 @@ class Carrier:
     label : int
         Code of the class.
     distance : float
-        Between the motif and its best window; the smallest is the clearest.
+        Of its best window from the motif: 0 at the mean of the carriers, 1 at what graphs of other classes have in its
+        place, negative where the motif is stronger than in that mean. The smallest is the clearest.
     nodes : list of int
         Node a of the motif lies on ``nodes[a]``.
     """

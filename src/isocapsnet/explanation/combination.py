@@ -159,7 +159,8 @@ def _make_card(
     maps = fits.over_fits(separation, "region_evidence", template)
     matrices = np.stack([templates.matrices[template] for templates in fits.templates]).astype(np.float64)
     places = agreement_of_regions(maps, seed) if len(maps) >= MIN_FITS else None
-    verdict, sentence = _judge(p_values, p_value, places, shape)
+    n_without = sum(not templates.template_evidence.any() for templates in fits.templates)
+    verdict, sentence = _judge(p_values, p_value, places, shape, n_without)
     return EvidenceCard(
         template=template,
         matrix=matrices.mean(axis=0).tolist(),
@@ -246,10 +247,17 @@ def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values / total if total > 0 else values
 
 
+def describe_doubt(p_value: float, n_without: int) -> str:
+    """Why evidence is not enough. A fit in which a network has weight 0 counts as p = 1, which no chance explains."""
+    if n_without and p_value >= 1:
+        return ", which is too few"
+    return f", which chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
+
+
 def _judge(
-    p_values: NDArray[np.float64], p_value: float, places: Agreement | None, shape: Agreement | None
+    p_values: NDArray[np.float64], p_value: float, places: Agreement | None, shape: Agreement | None, n_without: int
 ) -> tuple[str, str]:
-    """The verdict, and the sentence that gives its reasons."""
+    """The verdict, and the sentence that gives its reasons. In ``n_without`` fits the network has weight 0."""
     n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
     if places is None or shape is None:
         return "not assessed", (
@@ -257,10 +265,11 @@ def _judge(
             f"classes of the graphs it was explained on in {n_separating} of {n_fits} fits."
         )
     separates = f"the template separates the classes of unseen graphs in {n_separating} of {n_fits} fits"
+    if n_without:
+        separates += f" (in {n_without}, the network of the paper has weight 0)"
     where = f"(correlation between fits {places.value:.2f}; up to {places.null:.2f} by chance)"
     if p_value > STABLE_LEVEL:
-        doubt = f"which chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
-        return "not stable", f"Not stable: {separates}, {doubt}."
+        return "not stable", f"Not stable: {separates}{describe_doubt(p_value, n_without)}."
     if places.p_value > LEVEL:
         return "not stable", f"Not stable: {separates}, but in different regions {where}."
     similar = f"(similarity {shape.value:.2f}; up to {shape.null:.2f} by chance)"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.explanation.alignment import compare_shapes
 from isocapsnet.explanation.cards import Agreement, Carrier, MotifCard
-from isocapsnet.explanation.combination import MIN_FITS, has_two_of_each, with_interval
+from isocapsnet.explanation.combination import MIN_FITS, describe_doubt, has_two_of_each, with_interval
 from isocapsnet.explanation.contrasts import effect_size
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.motifs import Motifs
@@ -278,8 +278,7 @@ def _judge(p_values: NDArray[np.float64], p_value: float, shape: Agreement | Non
         separates += f" (in {n_without}, the motif form has weight 0)"
     similar = f"(similarity {shape.value:.2f}; up to {shape.null:.2f} by chance)"
     if p_value > STABLE_LEVEL:
-        doubt = f"which chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
-        return "not stable", f"Not stable: {separates}, {doubt}."
+        return "not stable", f"Not stable: {separates}{describe_doubt(p_value, n_without)}."
     if shape.p_value > LEVEL:
         return "not stable", f"Not stable: {separates}, but its shape differs between fits {similar}."
     return "stable", f"Stable: {separates} (p = {p_value:.4f}), and its shape comes back {similar}."

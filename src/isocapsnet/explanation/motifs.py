@@ -39,7 +39,8 @@ class Motifs:
     evidence : array (n_graphs, n_contrasts, n_motifs)
         The contribution of each motif to the margin.
     distances : array (n_graphs, n_motifs)
-        Distance of the pattern to its best window, in units of the root mean square of the initial templates.
+        How far the best window is from the pattern: 0 where it equals the mean of the carriers, 1 where it equals what
+        graphs of other classes have in its place, and negative where the pattern is stronger than in that mean.
     nodes : array (n_graphs, n_motifs, k), int
         Nodes of that window, in the order of the pattern's nodes.
     """
@@ -70,13 +71,9 @@ def explain_motifs(estimator: Any, X: NDArray[Any]) -> Motifs | None:
     form_weights = getattr(estimator, "form_weights_", (1.0, 0.0))
     if form_weights[1] == 0:
         return None
-    network, parts = estimator.motif_network_.eval(), []
-    device = network.templates.device
+    network = estimator.motif_network_.eval()
     with torch.inference_mode():
-        for start in range(0, len(X), estimator.batch_size):
-            batch = estimator.scaler_.transform(X[start : start + estimator.batch_size])
-            graphs = torch.from_numpy(batch).to(device)
-            parts.append((network(graphs).scores, *network.locate(graphs, network.patterns)))
+        parts = [(network(graphs).scores, *network.locate_patterns(graphs)) for graphs in estimator._batches(X)]
         scores, distances, nodes = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         weights = form_weights[1] * margins(network.head.weight[None])[0].cpu().numpy()
         unit = float(network.scale) * estimator.scaler_.scale

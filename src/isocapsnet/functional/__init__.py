@@ -29,18 +29,22 @@ from isocapsnet.functional.permutations import (
 from isocapsnet.functional.released import released_match, released_primary_capsules
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
 from isocapsnet.functional.windows import (
-    NearestWindows,
+    BestWindows,
+    diagonal_windows,
     grown_windows,
     match_windows,
+    mean_over,
     nearest_windows,
     shared_patterns,
     soft_minimum,
+    strongest_windows,
     take_windows,
+    turn_windows,
 )
 
 __all__ = [
+    "BestWindows",
     "IsomorphicMatch",
-    "NearestWindows",
     "PermutationCapsules",
     "SpectralMatch",
     "assigned_columns",
@@ -48,12 +52,14 @@ __all__ = [
     "attend_to_votes",
     "dense_primary_capsules",
     "dense_votes",
+    "diagonal_windows",
     "dynamic_routing",
     "grown_windows",
     "isomorphic_match",
     "leaky_softmax",
     "margin_loss",
     "match_windows",
+    "mean_over",
     "nearest_windows",
     "permutation_at",
     "permutation_matrices",
@@ -71,6 +77,8 @@ __all__ = [
     "spectral_match",
     "spectral_permutations",
     "squash",
+    "strongest_windows",
     "take_windows",
+    "turn_windows",
     "window_eigenvectors",
 ]

@@ -1,9 +1,10 @@
-"""Windows that follow the edges of a graph instead of the order of its nodes.
+"""Windows that are sets of nodes, and templates that are matched with all of them.
 
-The windows of the paper are contiguous index ranges, so a pattern is found where node order puts it. The windows here
-are sets of nodes that a graph's own strong edges select: a pattern is found wherever it lies, and the result does not
-depend on the order of the nodes. Edges are strong when they deviate from what is usual, the mean graph say; all
-functions take graphs from which that has been subtracted.
+A window of the paper has a range of nodes for its rows and another one for its columns. The windows here are
+sub-graphs: rows and columns are the same nodes. Either the strong edges of each graph select them, so that a pattern is
+found wherever it lies and the order of the nodes has no influence, or they are all ranges of neighbouring nodes. Edges
+are strong if they deviate from what is usual, such as the mean graph; all functions take graphs from which that has
+been subtracted.
 """
 
 import math
@@ -17,12 +18,12 @@ from isocapsnet.functional.isomorphic import match_by
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.permutations import permutation_at
 
-# Graphs that are matched at once where no gradient is needed.
+# Graphs that are matched at once.
 _GRAPHS = 64
 
 
-class NearestWindows(NamedTuple):
-    """The window of each graph that is nearest to each template.
+class BestWindows(NamedTuple):
+    """The window of each graph that matches each template best.
 
     Attributes
     ----------
@@ -56,7 +57,8 @@ def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tenso
     Returns
     -------
     Tensor (n_graphs, n_windows, k), int64
-        Sets of nodes in the order in which they grew, from the strongest first edge down. Sets may coincide.
+        Sets of nodes in the order in which they grew, from the strongest first edge down. Sets may coincide. Of equally
+        strong edges and nodes, the order of the nodes decides which is taken.
     """
     if kernel_size < 2:
         raise InputError(f"kernel_size={kernel_size} is out of range; a window that grows from an edge has 2 nodes.")
@@ -74,6 +76,13 @@ def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tenso
         nodes = torch.cat([nodes, added], dim=2)
         total = total + strength.gather(1, added.expand(-1, -1, n_nodes))
     return nodes
+
+
+def diagonal_windows(n_nodes: int, kernel_size: int) -> Tensor:
+    """All ranges of k neighbouring nodes ``(n_nodes - k + 1, k)``, int64."""
+    if not 1 <= kernel_size <= n_nodes:
+        raise InputError(f"kernel_size={kernel_size} is out of range; the graphs have {n_nodes} nodes.")
+    return torch.arange(n_nodes).unfold(0, kernel_size, 1)
 
 
 def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
@@ -95,29 +104,51 @@ def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
     return windows.masked_fill(torch.eye(k, dtype=torch.bool, device=windows.device), 0.0)
 
 
-def nearest_windows(windows: Tensor, templates: Tensor) -> NearestWindows:
-    """Find the window ``(n_graphs, n_windows, k, k)`` that is nearest to each template ``(n_templates, k, k)``."""
+def nearest_windows(windows: Tensor, templates: Tensor) -> BestWindows:
+    """The windows ``(n_graphs, n_windows, k, k)`` with the smallest distance to templates ``(n_templates, k, k)``."""
     distance, permutation = match_windows(windows, templates)
-    distance, window = distance.min(dim=2)
+    return _pick(distance, permutation, distance.argmin(dim=2), templates)
+
+
+def strongest_windows(windows: Tensor, templates: Tensor) -> BestWindows:
+    """The windows ``(n_graphs, n_windows, k, k)`` in which templates ``(n_templates, k, k)`` are strongest.
+
+    These have the largest inner product with the template, in the best order of nodes: a matched filter. A distance
+    also grows with what else a window holds, so that a weak window of noise can be nearer than the pattern itself.
+    """
+    distance, permutation = match_windows(windows, templates)
+    # In the best order of nodes, ‖W - T‖² = ‖W‖² - 2 <W, T> + ‖T‖².
+    excess = windows.square().sum(dim=(2, 3))[:, None] - distance.square()
+    return _pick(distance, permutation, excess.argmax(dim=2), templates)
+
+
+def _pick(distance: Tensor, permutation: Tensor, window: Tensor, templates: Tensor) -> BestWindows:
     # Row a of a window matches row p[a] of the template.
-    rows = permutation_at(permutation.gather(2, window[..., None])[..., 0], templates.shape[-1])
-    return NearestWindows(distance, window, rows.argsort(dim=2))
+    distance, permutation = (part.gather(2, window[..., None])[..., 0] for part in (distance, permutation))
+    return BestWindows(distance, window, permutation_at(permutation, templates.shape[-1]).argsort(dim=2))
+
+
+def turn_windows(windows: Tensor, best: BestWindows) -> Tensor:
+    """The best windows with their nodes in the order of the templates ``(n_graphs, n_templates, k, k)``."""
+    chosen = windows[torch.arange(len(windows), device=windows.device)[:, None], best.window]
+    turned = chosen.gather(2, best.order[..., None].expand_as(chosen))
+    return turned.gather(3, best.order[..., None, :].expand_as(chosen))
 
 
 def match_windows(windows: Tensor, templates: Tensor) -> tuple[Tensor, Tensor]:
     """Distances and winning permutations ``(n_graphs, n_templates, n_windows)`` of all windows and templates."""
-    match = match_by(eager.search, eager.backward, windows.flatten(0, 1), templates)
+    parts = [match_by(eager.search, eager.backward, some.flatten(0, 1), templates) for some in windows.split(_GRAPHS)]
     shape = (*windows.shape[:2], len(templates))
-    distance, permutation = (part.view(shape).transpose(1, 2) for part in match)
+    distance, permutation = (torch.cat(part).view(shape).transpose(1, 2) for part in zip(*parts, strict=True))
     return distance, permutation
 
 
 @torch.no_grad()
 def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_steps: int = 5) -> Tensor:
-    """What the carriers of each template have in common: the mean of their nearest windows, each turned onto it.
+    """What the carriers of each template have in common: the mean of their best windows, each turned onto it.
 
-    The nearest windows are then looked up again for the mean, and so on. Each step is one of Lloyd's algorithm with one
-    centre: the sum of squared distances to the carriers never increases.
+    The windows in which the mean is strongest are looked up next, and so on. Each step is one of Lloyd's algorithm with
+    one centre: the sum over carriers of <window, pattern> - ‖pattern‖²/2 never decreases.
 
     Parameters
     ----------
@@ -131,17 +162,20 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
     Tensor (n_templates, k, k)
         A template without carriers stays as it is.
     """
-    patterns, counts = templates, carriers.sum(dim=0)[:, None, None]
+    patterns = templates
     for _ in range(n_steps):
-        total = torch.zeros_like(templates)
-        for some, is_carrier in zip(windows.split(_GRAPHS), carriers.split(_GRAPHS), strict=True):
-            _, window, order = nearest_windows(some, patterns)
-            nearest = some[torch.arange(len(some), device=some.device)[:, None], window]
-            turned = nearest.gather(2, order[..., None].expand_as(nearest))
-            turned = turned.gather(3, order[..., None, :].expand_as(nearest))
-            total += (turned * is_carrier[..., None, None]).sum(dim=0)
-        patterns = torch.where(counts > 0, total / counts.clamp_min(1), patterns)
+        patterns = mean_over(turn_windows(windows, strongest_windows(windows, patterns)), carriers, patterns)
     return patterns
+
+
+def mean_over(windows: Tensor, members: Tensor, default: Tensor) -> Tensor:
+    """Mean ``(n_templates, k, k)`` of the windows ``(n_graphs, n_templates, k, k)`` of member graphs, if there are any.
+
+    ``members`` is ``(n_graphs, n_templates)``, bool.
+    """
+    counts = members.sum(dim=0)[:, None, None]
+    total = (windows * members[..., None, None]).sum(dim=0)
+    return torch.where(counts > 0, total / counts.clamp_min(1), default)
 
 
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:

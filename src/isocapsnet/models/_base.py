@@ -91,6 +91,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     # -- what a method implements ---------------------------------------------------------------------------
 
+    #: Model files of versions before this one are loaded with a warning; None: all that are not of this version.
+    _warned_before: ClassVar[int | None] = None
     _search_space: ClassVar[dict[str, list[Any]]] = {}
     _min_classes: ClassVar[int] = 2
     _max_classes: ClassVar[int | None] = None

@@ -1,5 +1,8 @@
 """Calibration of probabilities: graphs held out of the training, and a temperature fitted to their scores."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
@@ -12,7 +15,7 @@ LEAST_PER_CLASS = 4
 _LOG_RANGE = (-5.0, 5.0)
 # Smaller differences between scores are rounding errors; no temperature is fitted to them.
 _NO_DIFFERENCE = 1e-9
-# A second network must lower twice the log-loss by more than this: the 95 % quantile of χ² with one degree of freedom.
+# A second network must lower twice the log-loss by more than this: see `choose_second`.
 _EARNED = 3.84
 
 
@@ -58,44 +61,77 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64], class
     return float(np.exp(minimize_scalar(log_loss, bounds=_LOG_RANGE, method="bounded").x) / unit)
 
 
-def fit_weights(
+class Combination(NamedTuple):
+    """Two networks whose class scores are added: softmax(t · scores + u · others + b).
+
+    Attributes
+    ----------
+    chosen : str
+        The name of the second network.
+    weights : tuple of float
+        t and u.
+    intercepts : array (n_classes,)
+        b.
+    """
+
+    chosen: str
+    weights: tuple[float, float]
+    intercepts: NDArray[np.float64]
+
+
+def choose_second(
     scores: NDArray[np.float64],
-    others: NDArray[np.float64],
+    candidates: Mapping[str, NDArray[np.float64]],
     codes: NDArray[np.int64],
     class_weight: NDArray[np.float64],
-) -> tuple[float, float]:
-    """Weights of two networks whose class scores are added: softmax(t · scores + u · others).
+) -> Combination | None:
+    """The candidate that improves the class scores of a network most if it is added to them; None if none does.
 
-    The second network has to earn its place on held-out graphs: u is 0 and t is :func:`fit_temperature`, unless both
-    together lower twice the log-loss by more than 3.84, as a useless network does with a probability of 5 %. The first
-    network then has the weight 0 if it does not help.
+    A second network has to earn its place on held-out graphs: it must lower twice the log-loss by more than 3.84, the
+    95 % quantile of χ² with one degree of freedom. Weights are not negative, so a useless network does so with a
+    probability of 2.5 %, and one of two useless networks with at most 5 %. Both sides of the comparison have
+    intercepts: a network that only knows the sizes of the classes earns nothing. The first network has the weight 0 if
+    it does not help beside the second.
 
     Parameters
     ----------
-    scores, others : array (n_graphs, n_classes)
+    scores : array (n_graphs, n_classes)
         Of graphs that were held out of the training.
+    candidates : mapping from name to array (n_graphs, n_classes)
+        Scores of other networks for the same graphs.
     codes : array (n_graphs,)
     class_weight : array (n_classes,)
         As in the training loss.
     """
     targets = _targets(codes, class_weight)
     targets *= len(codes) / targets.sum()  # class weights have no scale, but the test has
-    alone = fit_temperature(scores, codes, class_weight)
-    both = np.stack([scores, others])
-    units = np.array([max(_unit(part), _NO_DIFFERENCE) for part in both])
+    alone, *_ = _fit_sum([scores], targets)
+    fits = {name: _fit_sum([scores, others], targets) for name, others in candidates.items()}
+    chosen = min(fits, key=lambda name: fits[name][0], default=None)
+    if chosen is None or 2 * (alone - fits[chosen][0]) <= _EARNED:
+        return None
+    _, weights, intercepts = fits[chosen]
+    return Combination(chosen, (float(weights[0]), float(weights[1])), intercepts)
 
-    def loss_and_slope(sizes: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        total = np.tensordot(sizes / units, both, axes=1)
+
+def _fit_sum(
+    parts: list[NDArray[np.float64]], targets: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    """The least log-loss of a weighted sum of scores with intercepts, its weights (none negative) and intercepts."""
+    stack, n_parts = np.stack(parts), len(parts)
+    units = np.array([max(_unit(part), _NO_DIFFERENCE) for part in parts])
+
+    def loss_and_slope(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        total = np.tensordot(values[:n_parts] / units, stack, axes=1) + values[n_parts:]
         excess = targets.sum(axis=1, keepdims=True) * softmax(total, axis=1) - targets
-        return _log_loss(total, targets), np.tensordot(both, excess, axes=2) / units
+        slope = np.concatenate([np.tensordot(stack, excess, axes=2) / units, excess.sum(axis=0)])
+        return _log_loss(total, targets), slope
 
     # Convex, so there is one minimum.
-    high = float(np.exp(_LOG_RANGE[1]))
-    fit = minimize(loss_and_slope, np.ones(2), jac=True, bounds=[(0.0, high)] * 2, method="L-BFGS-B")
-    if fit.x[1] == 0 or 2 * (_log_loss(alone * scores, targets) - fit.fun) <= _EARNED:
-        return alone, 0.0
-    first, second = (fit.x / units).tolist()
-    return first, second
+    start = np.concatenate([np.ones(n_parts), np.zeros(targets.shape[1])])
+    bounds = [(0.0, float(np.exp(_LOG_RANGE[1])))] * n_parts + [(None, None)] * targets.shape[1]
+    fit = minimize(loss_and_slope, start, jac=True, bounds=bounds, method="L-BFGS-B")
+    return float(fit.fun), fit.x[:n_parts] / units, fit.x[n_parts:]
 
 
 def _targets(codes: NDArray[np.int64], class_weight: NDArray[np.float64]) -> NDArray[np.float64]:

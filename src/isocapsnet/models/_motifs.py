@@ -1,6 +1,5 @@
-"""The motif form of Iso-CapsNet, for patterns without a fixed place, and its use beside the network of the paper."""
+"""A motif form beside the network of the paper, or instead of it."""
 
-from copy import copy
 from dataclasses import field
 from typing import Annotated, Any, NamedTuple
 
@@ -11,76 +10,23 @@ from torch import Tensor, nn
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number
-from isocapsnet.functional import safe_norm
+from isocapsnet.models._base import class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
-from isocapsnet.models._calibration import fit_weights
-from isocapsnet.models._network import NetworkClassifier
-from isocapsnet.models._parameters import Count, NotNegative, Positive, estimator, in_range, one_of, with_parameters
+from isocapsnet.models._calibration import LEAST_PER_CLASS, choose_second
+from isocapsnet.models._motif_form import MotifForm
+from isocapsnet.models._network import HeldOut
+from isocapsnet.models._parameters import Count, Positive, estimator, in_range, one_of
 from isocapsnet.models._templates import Matches, TemplateClassifier
-from isocapsnet.models._training import Adam, History, outputs
+from isocapsnet.models._training import History, TrainingDivergedError
 from isocapsnet.nn import CapsuleOutput, IsoCapsNet
-from isocapsnet.nn.motifs import DEVIATIONS, MotifNetwork, MotifOutput
+from isocapsnet.nn.motifs import DEVIATIONS, MOTIF_WINDOWS, MotifNetwork, MotifOutput
 
-WINDOWS = ("auto", "contiguous", "neighborhood")
+PAPER = "contiguous"
+WINDOWS = ("auto", PAPER, *MOTIF_WINDOWS)
 # All permutations of a motif are tried at once.
 MAX_MOTIF_SIZE = 6
-# Templates start from windows of at most this many graphs.
-_STARTING_GRAPHS = 256
 # Carriers of motifs are described from at most this many graphs.
 _DESCRIBED_GRAPHS = 1024
-
-
-class LogitsLoss(nn.CrossEntropyLoss):
-    """The cross-entropy of the logits of a :class:`~isocapsnet.nn.MotifOutput`."""
-
-    def forward(self, output: MotifOutput, codes: Tensor) -> Tensor:  # type: ignore[override]
-        """The mean loss of a batch."""
-        return super().forward(output.logits, codes)
-
-
-@estimator
-class MotifForm(NetworkClassifier):
-    """Trains a :class:`~isocapsnet.nn.MotifNetwork`. :class:`~isocapsnet.IsoCapsNetClassifier` sets its parameters.
-
-    Parameters
-    ----------
-    n_templates, kernel_size : int
-    template_learning_rate : float
-    softness : float
-        τ of the soft minimum.
-    deviation_from : {"mean_graph", "mean_edge"}
-    {training_and_fitted}
-    """
-
-    n_templates: Count = 32
-    kernel_size: Count = 4
-    template_learning_rate: Positive = 0.02
-    softness: Positive = 0.6
-    deviation_from: Annotated[str, one_of(*DEVIATIONS)] = "mean_graph"
-    learning_rate: Positive = 0.01
-    weight_decay: NotNegative = 0.01
-    batch_size: Count = 64
-    max_epochs: Count = 50
-
-    def _build_module(self, n_nodes: int, n_classes: int) -> MotifNetwork:
-        return with_parameters(MotifNetwork, self, n_nodes, n_classes)
-
-    def _build_criterion(self, weights: Tensor) -> nn.Module:
-        return LogitsLoss(weights)
-
-    def _class_scores(self, output: MotifOutput) -> Tensor:
-        return output.logits
-
-    def _build_optimizer(self, module: nn.Module) -> Adam:
-        assert isinstance(module, MotifNetwork)
-        templates = Adam([module.templates], self.template_learning_rate, weight_decay=0.0)
-        return Adam(module.head.parameters(), self.learning_rate, self.weight_decay, others=templates)
-
-    def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
-        assert isinstance(module, MotifNetwork)
-        total: Any = sum(batch.sum(dim=0, dtype=torch.float64) for batch, _ in graphs.batches(self.batch_size))
-        some = torch.randperm(len(graphs))[:_STARTING_GRAPHS].sort().values
-        module.start_from((total / len(graphs)).float(), graphs.batch(some.numpy())[0])
 
 
 class MotifPlaces(NamedTuple):
@@ -100,7 +46,7 @@ class MotifPlaces(NamedTuple):
 
 @estimator
 class TwoForms(TemplateClassifier):
-    """Combines a capsule network, which a method builds in ``_build_aligned``, with the motif form."""
+    """Combines a capsule network, which a method builds in ``_build_aligned``, with a motif form."""
 
     windows: Annotated[str, one_of(*WINDOWS)] = "auto"
     n_motifs: Count = 32
@@ -108,30 +54,28 @@ class TwoForms(TemplateClassifier):
     deviation_from: Annotated[str, one_of(*DEVIATIONS)] = "mean_graph"
     template_learning_rate: Positive | None = None
 
+    forms_: tuple[str, ...] = field(init=False)
     form_weights_: tuple[float, float] = field(init=False)
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         raise NotImplementedError
 
-    def _check_parameters(self, n_nodes: int) -> None:
-        super()._check_parameters(n_nodes)
-        if self.windows == "neighborhood" and self.motif_size > n_nodes:
-            raise InputError(
-                f"motif_size={self.motif_size} is larger than the graphs, which have {n_nodes} nodes; choose a smaller "
-                "motif_size."
-            )
+    def _size_parameter(self) -> str:
+        return "motif_size" if self.windows in MOTIF_WINDOWS else super()._size_parameter()
+
+    # -- what the fitted networks give ----------------------------------------------------------------------
 
     @property
     def templates_(self) -> NDArray[np.float32]:
         """Learned templates ``(n_templates, k, k)``, in scaled units."""
-        return self.motifs_ if self.windows == "neighborhood" else super().templates_
+        return super().templates_ if PAPER in self.forms_ else self.motifs_
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Class capsules of each graph, and the scores of the motifs: ``(n_graphs, n_features)``.
 
         There are ``n_classes * capsule_size`` entries of capsules, if there is the network of the paper, and then
-        ``n_motifs`` scores, if there is the motif form.
+        ``n_motifs`` scores, if there is a motif form (see ``forms_``).
         """
         features = []
         for output in self._forward(self._check_fitted(X)):
@@ -142,8 +86,10 @@ class TwoForms(TemplateClassifier):
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]
-        aligned, motifs = self._forms(self.n_nodes_in_)
-        return aligned * super()._n_features_out + motifs * self.n_motifs
+        n_motifs = len(self.motif_network_.templates) if self._motif_windows is not None else 0
+        if isinstance(self.module_, MotifNetwork):
+            return n_motifs
+        return self.module_.n_classes * self.module_.capsule_size + n_motifs  # type: ignore[operator, return-value]
 
     def reconstruct(self, X: ArrayLike) -> NDArray[np.float32]:
         """Each graph as decoded from its capsules, in original units: ``(n_graphs, n_nodes, n_nodes)``."""
@@ -152,24 +98,19 @@ class TwoForms(TemplateClassifier):
 
     def match(self, X: ArrayLike) -> Matches:
         """The score and the winning permutation of every template in every window."""
-        self._check_aligned("contiguous windows")
+        self._check_aligned("the network of the paper")
         return super().match(X)
 
     def _check_aligned(self, what: str) -> None:
-        if self.windows == "neighborhood":
-            raise InputError(f'A model with windows="neighborhood" does not have {what}; see match_motifs.')
+        if PAPER not in getattr(self, "forms_", (PAPER,)):
+            raise InputError(f'A model with windows="{self._motif_windows}" does not have {what}; see match_motifs.')
 
     @one_thread()
     def match_motifs(self, X: ArrayLike) -> MotifPlaces:
         """The best match of every motif in every graph."""
-        graphs = self._check_fitted(X)
-        network = self.motif_network_
-        device = network.templates.device
-        parts = []
+        graphs, network = self._check_fitted(X), self.motif_network_
         with torch.inference_mode():
-            for start in range(0, len(graphs), self.batch_size):
-                batch = self.scaler_.transform(graphs[start : start + self.batch_size])
-                parts.append([part.cpu().numpy() for part in network.locate(torch.from_numpy(batch).to(device))])
+            parts = [[part.cpu().numpy() for part in network.locate(batch)] for batch in self._batches(graphs)]
         return MotifPlaces(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     @property
@@ -181,100 +122,18 @@ class TwoForms(TemplateClassifier):
     @property
     def motif_network_(self) -> MotifNetwork:
         """The motif form."""
-        motifs = self.module_ if self.windows == "neighborhood" else getattr(self.module_, "motifs", None)
+        motifs = self.module_ if PAPER not in self.forms_ else getattr(self.module_, "motifs", None)
         if not isinstance(motifs, MotifNetwork):
-            raise AttributeError('This model has no motif form; fit it with windows="auto" or windows="neighborhood".')
+            raise AttributeError(
+                'This model has no motif form: windows="contiguous" leaves it out, and windows="auto" adds one only if '
+                'it improves the scores of held-out graphs. Fit with windows="neighborhood" or "diagonal" to have one.'
+            )
         return motifs
 
-    def _learns_unlabeled(self) -> bool:
-        return self.windows != "neighborhood" and super()._learns_unlabeled()
-
-    def _forms(self, n_nodes: int) -> tuple[bool, bool]:
-        """Whether there is the network of the paper, and whether there is the motif form."""
-        both = self.windows == "auto" and self.calibrate and n_nodes > self.motif_size
-        return self.windows != "neighborhood", self.windows == "neighborhood" or both
-
-    def _motif_form(self) -> MotifForm:
-        """The estimator of the motif form, with the parameters of this one."""
-        shared = ("deviation_from", "batch_size", "patience", "class_weight", "verbose", "callbacks")
-        form = MotifForm(n_templates=self.n_motifs, kernel_size=self.motif_size)
-        form.set_params(**{name: getattr(self, name) for name in shared})
-        form.max_epochs = max(1, self.max_epochs // 2)
-        form.template_learning_rate = self.template_learning_rate or form.template_learning_rate
-        return form
-
-    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
-        super()._fit(X, codes, X_unlabeled)
-        if self.form_weights_[1] > 0:
-            self._describe_carriers(X, codes)
-
-    @torch.no_grad()
-    def _describe_carriers(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
-        """Let the motif form describe which training graphs carry its templates; predictions do not use it."""
-        network = self.motif_network_
-        some = np.linspace(0, len(X) - 1, min(len(X), _DESCRIBED_GRAPHS)).astype(np.int64)
-        graphs = GraphStore(X[some], codes[some], self.scaler_, network.templates.device)
-        taken = ((network.take(batch)[0], labels) for batch, labels in graphs.batches(self.batch_size))
-        windows, labels = (torch.cat(parts) for parts in zip(*taken, strict=True))
-        network.describe(windows, labels)
-
-    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        aligned, motifs = self._forms(n_nodes)
-        second = self._motif_form()._build_module(n_nodes, n_classes) if motifs else None
-        if not aligned and second is not None:
-            return second
-        module = self._build_aligned(n_nodes, n_classes)
-        module.motifs = second
-        return module
-
-    def _train(
-        self,
-        graphs: GraphStore,
-        codes: NDArray[np.int64],
-        training: NDArray[np.int64],
-        validation: NDArray[np.int64],
-        seed: int,
-    ) -> tuple[nn.Module, History]:
-        self.form_weights_ = (1.0, 0.0)
-        aligned, motifs = self._forms(self.n_nodes_in_)
-        if not motifs:
-            return super()._train(graphs, codes, training, validation, seed)
-        form = self._motif_form()
-        form.classes_, form.n_nodes_in_ = self.classes_, self.n_nodes_in_
-        if aligned:
-            form.callbacks, form.verbose = None, 0
-        labelled = graphs.plain().subset(np.arange(len(codes)))
-        second, history = form._train(labelled, codes, training, validation, seed)
-        if not aligned:
-            self.form_weights_ = (0.0, 1.0)
-            return second, history
-        first = copy(self)
-        first.windows = "contiguous"
-        module, history = first._train(graphs, codes, training, validation, seed)
-        assert isinstance(module, IsoCapsNet)
-        assert isinstance(second, MotifNetwork)
-        module.motifs = second
-        return module, history
-
-    def _calibrate(
-        self, scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]
-    ) -> None:
-        if scores.ndim == 2:
-            super()._calibrate(scores, codes, class_weight)
-            return
-        first, second = fit_weights(scores[:, 0], scores[:, 1], codes, class_weight)
-        self.temperature_ = first + second
-        self.form_weights_ = (first / self.temperature_, second / self.temperature_)
-
-    def _module_scores(self, module: nn.Module, graphs: GraphStore) -> NDArray[np.float64]:
-        """Class scores ``(n, n_classes)``, or ``(n, 2, n_classes)`` of both forms."""
-        if not all(self._forms(self.n_nodes_in_)):
-            return super()._module_scores(module, graphs)
-        parts = [
-            torch.stack([safe_norm(output.capsules), output.motifs.logits], dim=1).cpu().double().numpy()
-            for output, _ in outputs(module, graphs, self.batch_size)
-        ]
-        return np.concatenate(parts)
+    @property
+    def _motif_windows(self) -> str | None:
+        """The windows of the fitted motif form."""
+        return next((form for form in self.forms_ if form != PAPER), None)
 
     def _class_scores(self, output: CapsuleOutput | MotifOutput) -> Tensor:
         if isinstance(output, MotifOutput):
@@ -285,16 +144,148 @@ class TwoForms(TemplateClassifier):
         first, second = self.form_weights_
         return first * lengths + second * output.motifs.logits
 
+    # -- fitting --------------------------------------------------------------------------------------------
+
+    def _learns_unlabeled(self) -> bool:
+        return self.windows not in MOTIF_WINDOWS and super()._learns_unlabeled()
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
+        alone = self.windows in MOTIF_WINDOWS
+        self.forms_, self.form_weights_ = ((self.windows,), (0.0, 1.0)) if alone else ((PAPER,), (1.0, 0.0))
+        super()._fit(X, codes, X_unlabeled)
+        if self._motif_windows is not None:
+            self._describe_carriers(X, codes)
+
+    def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
+        motifs = None
+        if self._motif_windows is not None:
+            motifs = self._motif_form(self._motif_windows)._build_module(n_nodes, n_classes)
+        if PAPER not in self.forms_ and motifs is not None:
+            return motifs
+        module = self._build_aligned(n_nodes, n_classes)
+        module.motifs = motifs
+        return module
+
+    def _motif_form(self, windows: str) -> MotifForm:
+        """The estimator of a motif form, with the parameters of this one."""
+        shared = ("deviation_from", "batch_size", "patience", "class_weight", "verbose", "callbacks")
+        form = MotifForm(windows=windows, n_templates=self.n_motifs, kernel_size=self.motif_size)
+        form.set_params(**{name: getattr(self, name) for name in shared})
+        form.max_epochs = max(1, self.max_epochs // 2)
+        form.template_learning_rate = self.template_learning_rate or form.template_learning_rate
+        form.classes_, form.n_nodes_in_ = self.classes_, self.n_nodes_in_
+        return form
+
+    def _train(
+        self,
+        graphs: GraphStore,
+        codes: NDArray[np.int64],
+        training: NDArray[np.int64],
+        validation: NDArray[np.int64],
+        seed: int,
+    ) -> tuple[nn.Module, History]:
+        if PAPER in self.forms_:
+            return super()._train(graphs, codes, training, validation, seed)
+        return self._motif_form(self.forms_[0])._train(graphs, codes, training, validation, seed)
+
+    def _add_networks(
+        self,
+        graphs: GraphStore,
+        codes: NDArray[np.int64],
+        training: NDArray[np.int64],
+        validation: NDArray[np.int64],
+        seed: int,
+        held_out: HeldOut | None,
+    ) -> None:
+        """Add the motif form that improves the scores of held-out graphs most, if one does."""
+        if self.windows != "auto" or not self.calibrate or self.n_nodes_in_ <= self.motif_size:
+            return
+        if held_out is None:
+            warn_user(
+                'windows="auto" is windows="contiguous" here: without scores of held-out graphs, which need '
+                f"{LEAST_PER_CLASS} graphs of each class, the motif form is left out."
+            )
+            return
+        labelled = graphs.plain().subset(np.arange(len(codes)))
+        forms = {windows: self._motif_form(windows) for windows in MOTIF_WINDOWS}
+        modules: dict[str, nn.Module] = {}
+        scores: dict[str, NDArray[np.float64]] = {}
+        for windows, form in forms.items():
+            form.callbacks, form.verbose = None, 0
+            try:
+                if len(validation):
+                    modules[windows], _ = form._train(labelled, codes, training, validation, seed)
+                    scores[windows] = form._module_scores(modules[windows], labelled.subset(validation))
+                else:
+                    scores[windows] = form._cross_scores(labelled, codes, seed)
+            except TrainingDivergedError as error:
+                _warn_left_out(windows, error)
+        weights = class_weights(self.class_weight, self.classes_, codes)
+        combination = choose_second(held_out[0], scores, held_out[1], weights)
+        if combination is None:
+            return
+        windows = combination.chosen
+        try:
+            if windows not in modules:
+                modules[windows], _ = forms[windows]._train(labelled, codes, training, validation, seed)
+        except TrainingDivergedError as error:
+            _warn_left_out(windows, error)
+            return
+        first, second = combination.weights
+        motifs = modules[windows]
+        assert isinstance(motifs, MotifNetwork)
+        with torch.no_grad():
+            motifs.head.bias += torch.as_tensor(combination.intercepts / second).to(motifs.head.bias)
+        self.module_.motifs = motifs
+        self.forms_, self.temperature_ = (PAPER, windows), first + second
+        self.form_weights_ = (first / self.temperature_, second / self.temperature_)
+
+    @torch.no_grad()
+    def _describe_carriers(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
+        """Let the motif form describe which training graphs carry its templates; predictions do not use it."""
+        network = self.motif_network_
+        some = np.linspace(0, len(X) - 1, min(len(X), _DESCRIBED_GRAPHS)).astype(np.int64)
+        windows = torch.cat([network.take(batch)[0] for batch in self._batches(X, some)])
+        network.describe(windows, torch.from_numpy(codes[some]).to(windows.device))
+
+    # -- model files ----------------------------------------------------------------------------------------
+
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._get_state()
-        return values | {"form_weights": list(self.form_weights_)}, arrays
+        return values | {"forms": list(self.forms_), "form_weights": list(self.form_weights_)}, arrays
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         first, second = values.get("form_weights", (1.0, 0.0))
         for weight in (first, second):
             check_number("form_weights", weight, low=0, high=1)
-        expected = {"contiguous": (1, 0), "neighborhood": (0, 1)}.get(self.windows, (first, second))
-        if (first, second) != expected or abs(first + second - 1) > 1e-9:
-            raise InputError(f"its form_weights {first:g} and {second:g} do not fit windows={self.windows}")
-        self.form_weights_ = (first, second)
+        if "forms" not in values:
+            values, arrays = _complete_earlier(self.windows, values, arrays)
+        forms = tuple(values["forms"])
+        expected = {(PAPER,): (1, 0)} | {(windows,): (0, 1) for windows in MOTIF_WINDOWS}
+        expected |= {(PAPER, windows): (first, second) for windows in MOTIF_WINDOWS}
+        if (first, second) != expected.get(forms) or abs(first + second - 1) > 1e-9:
+            raise InputError(f"its form_weights {first!r:.20} and {second!r:.20} do not fit its forms {forms!r:.60}")
+        self.forms_, self.form_weights_ = forms, (first, second)
         super()._set_state(values, arrays)
+
+
+def _complete_earlier(
+    windows: str, values: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The state of a file of version 3 or before, as this version writes it.
+
+    There was one motif form, which may have the weight 0. Carriers had thresholds of another distance; half of the way
+    from the pattern to no pattern is where their likelihoods are equal.
+    """
+    alone, beside = windows == "neighborhood", "motifs.templates" in arrays
+    forms = ["neighborhood"] if alone else [PAPER, "neighborhood"] if beside else [PAPER]
+    if alone or beside:
+        prefix = "" if alone else "motifs."
+        added = {"others": np.zeros_like(arrays[f"{prefix}patterns"])}
+        added["thresholds"] = np.full_like(arrays[f"{prefix}thresholds"], 0.5)
+        arrays = arrays | {prefix + name: array for name, array in added.items()}
+    return values | {"forms": forms}, arrays
+
+
+def _warn_left_out(windows: str, error: TrainingDivergedError) -> None:
+    warn_user(f'The motif form with windows="{windows}" is left out: {error}')

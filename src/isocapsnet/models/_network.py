@@ -21,6 +21,9 @@ from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, f
 from isocapsnet.models._state import check_arrays, check_truth
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
+#: Class scores ``(n_graphs, n_classes)`` and codes ``(n_graphs,)`` of graphs that were held out of the training.
+HeldOut = tuple[NDArray[np.float64], NDArray[np.int64]]
+
 
 @estimator
 class NetworkClassifier(GraphClassifier):
@@ -81,6 +84,17 @@ class NetworkClassifier(GraphClassifier):
     def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
         """Let the module learn from the training graphs, labelled or not, before the first epoch."""
 
+    def _add_networks(
+        self,
+        graphs: GraphStore,
+        codes: NDArray[np.int64],
+        training: NDArray[np.int64],
+        validation: NDArray[np.int64],
+        seed: int,
+        held_out: HeldOut | None,
+    ) -> None:
+        """Add what improves the scores of held-out graphs to the fitted module."""
+
     # -- fitting --------------------------------------------------------------------------------------------
 
     def _check_parameters(self, n_nodes: int) -> None:
@@ -107,9 +121,9 @@ class NetworkClassifier(GraphClassifier):
         self.module_, self.history_ = self._train(graphs, codes, training, validation, seed)
         if len(validation) and self.calibrate:
             held_out = self._module_scores(self.module_, graphs.subset(validation)), codes[validation]
-        self.temperature_ = 1.0
-        if held_out is not None:
-            self._calibrate(*held_out, class_weights(self.class_weight, self.classes_, codes))
+        weights = class_weights(self.class_weight, self.classes_, codes)
+        self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
+        self._add_networks(graphs, codes, training, validation, seed, held_out)
         self._warn_if_constant(X, training[:1000])
 
     def _train(
@@ -148,21 +162,13 @@ class NetworkClassifier(GraphClassifier):
         module.zero_grad()  # gradients are as large as the module
         return module.eval(), history
 
-    def _calibrate(
-        self, scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]
-    ) -> None:
-        """Fit ``temperature_`` to what ``_module_scores`` gave held-out graphs."""
-        self.temperature_ = fit_temperature(scores, codes, class_weight)
-
     def _build_optimizer(self, module: nn.Module) -> Adam:
         return Adam(module.parameters(), self.learning_rate, self.weight_decay, decoupled=self._decoupled_weight_decay)
 
-    def _cross_fit(
-        self, graphs: GraphStore, codes: NDArray[np.int64], seed: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
-        """Scores and codes of the labelled graphs, each scored by a network trained on the other half of them.
+    def _cross_fit(self, graphs: GraphStore, codes: NDArray[np.int64], seed: int) -> HeldOut | None:
+        """Scores and codes of the labelled graphs: :meth:`_cross_scores`, unless they cannot be computed.
 
-        None without ``calibrate``, and if a class is too small.
+        None without ``calibrate``, if a class is too small, and if the training diverges.
         """
         if not self.calibrate:
             return None
@@ -172,19 +178,22 @@ class NetworkClassifier(GraphClassifier):
                 f"calibration needs {LEAST_PER_CLASS}.",
             )
             return None
+        try:
+            return self._cross_scores(graphs, codes, seed), codes
+        except TrainingDivergedError as error:
+            warn_user(f"The probabilities are not calibrated: a fit to half of the graphs failed. {error}")
+            return None
+
+    def _cross_scores(self, graphs: GraphStore, codes: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+        """Class scores of the labelled graphs, each scored by a network trained on the other half of them."""
         seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
         parts = []
         for (training, held_out), own_seed in zip(halves(codes, seeds[2]), seeds, strict=False):
-            try:
-                module, _ = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
-            except TrainingDivergedError as error:
-                warn_user(f"The probabilities are not calibrated: a fit to half of the graphs failed. {error}")
-                return None
+            module, _ = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
             parts.append((held_out, self._module_scores(module, graphs.subset(held_out))))
             del module  # makes room for the next
         held_out, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
-        order = np.argsort(held_out)
-        return scores[order], codes
+        return np.asarray(scores[np.argsort(held_out)])
 
     def _as_part(self) -> Self:
         """A copy of this estimator that trains on a part of the data: silent, with copies of callbacks with a state."""
@@ -241,16 +250,20 @@ class NetworkClassifier(GraphClassifier):
         check_magnitude(graphs, self.scaler_)
         return graphs
 
+    def _batches(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Tensor]:
+        """The scaled graphs, all or those at ``index``, batch by batch on the device of the module."""
+        device = next(self.module_.parameters()).device
+        index = np.arange(len(X)) if index is None else index
+        for start in range(0, len(index), self.batch_size):
+            yield torch.from_numpy(self.scaler_.transform(X[index[start : start + self.batch_size]])).to(device)
+
     def _forward(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Any]:
         """Outputs of the module, batch by batch and without gradients, for all graphs or those at ``index``."""
-        device = next(self.module_.parameters()).device
         self.module_.eval()
-        index = np.arange(len(X)) if index is None else index
         with torch.inference_mode():
-            for start in range(0, len(index), self.batch_size):
-                graphs = self.scaler_.transform(X[index[start : start + self.batch_size]])
+            for graphs in self._batches(X, index):
                 with repeatable_convolutions():
-                    output = self.module_(torch.from_numpy(graphs).to(device))
+                    output = self.module_(graphs)
                 yield output
 
     def _scores(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:

@@ -109,7 +109,7 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise InputError(f"array {name!r:.60} holds values that are not finite")
     estimator._set_state(_decode(content["values"]), arrays)
-    if version < model.version:
+    if version < (model._warned_before or model.version):
         warnings.warn(f"{path} was saved before a fix to {method!r} changed its results; fit it again.", stacklevel=3)
     return estimator
 

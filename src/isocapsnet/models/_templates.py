@@ -33,11 +33,9 @@ def match_graphs(estimator: Any, layer: Any, graphs: NDArray[Any]) -> Isomorphic
 
     Where the layer relaxes permutations, the permutation nearest to its matrix is returned.
     """
-    device = next(estimator.module_.parameters()).device
     distances, permutations = [], []
-    for start in range(0, len(graphs), estimator.batch_size):
-        batch = estimator.scaler_.transform(graphs[start : start + estimator.batch_size])
-        match = layer(torch.from_numpy(batch).to(device))
+    for batch in estimator._batches(graphs):
+        match = layer(batch)
         relaxed = isinstance(match, SpectralMatch)
         distances.append(match.distance)
         permutations.append(permutation_number(assigned_columns(match.matrix)) if relaxed else match.permutation)
@@ -66,8 +64,13 @@ class TemplateClassifier(CapsuleClassifier):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        if self.kernel_size > n_nodes and getattr(self, "windows", None) != "neighborhood":
+        name = self._size_parameter()
+        if getattr(self, name) > n_nodes:
             raise InputError(
-                f"kernel_size={self.kernel_size} is larger than the graphs, which have {n_nodes} nodes; "
-                "choose a smaller kernel_size."
+                f"{name}={getattr(self, name)} is larger than the graphs, which have {n_nodes} nodes; choose a smaller "
+                f"{name}."
             )
+
+    def _size_parameter(self) -> str:
+        """The parameter that is the number of nodes of the windows."""
+        return "kernel_size"

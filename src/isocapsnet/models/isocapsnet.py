@@ -28,6 +28,7 @@ from isocapsnet.models._training import Adam
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
 from isocapsnet.nn.isocapsnet import MATCHING, ROUTING_OVER
+from isocapsnet.nn.motifs import MOTIF_WINDOWS
 
 TEMPLATE_INITS = ("normal", "windows")
 # Parameters of one form alone.
@@ -69,16 +70,18 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
 
     The windows of the paper are contiguous ranges of nodes, so its network depends on the order of the nodes and sees
     patterns that have a fixed place. With ``stride=kernel_size`` its scores do not depend on the orientation of a
-    pattern inside its window; with overlapping windows they do. A second network, the motif form, matches templates
-    with sets of nodes that strong edges connect (:class:`~isocapsnet.nn.MotifNetwork`). It does not depend on the order
-    of the nodes and sees patterns that have another place in every subject.
+    pattern inside its window; with overlapping windows they do. A second network, the motif form, sees patterns that
+    have another place in every subject (:class:`~isocapsnet.nn.MotifNetwork`). Its templates are matched with sets of
+    nodes that strong edges connect, which do not depend on the order of the nodes, or with all ranges of neighbouring
+    nodes, which also shows weak patterns if the nodes of a pattern follow each other.
 
     Parameters
     ----------
-    windows : {"auto", "contiguous", "neighborhood"}
-        The network of the paper (``"contiguous"``), the motif form (``"neighborhood"``), or both (``"auto"``). With
-        both, their class scores are added with weights that are fitted to held-out training graphs, as the
-        calibration is; a network that does not help has the weight 0. Without ``calibrate``, ``"auto"`` is
+    windows : {"auto", "contiguous", "neighborhood", "diagonal"}
+        The network of the paper (``"contiguous"``), the motif form with sets of nodes that strong edges connect
+        (``"neighborhood"``) or with ranges of neighbouring nodes (``"diagonal"``), or the network of the paper and the
+        motif form that helps more, if one does (``"auto"``). Class scores of two networks are added with weights that
+        are fitted to held-out training graphs, as the calibration is. Without ``calibrate``, ``"auto"`` is
         ``"contiguous"``.
     n_motifs : int
         Templates of the motif form. They start from windows of training graphs. This form makes half as many passes
@@ -129,9 +132,12 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     Attributes
     ----------
     templates_ : array (n_templates, k, k)
-        Learned templates, in scaled units. With ``windows="neighborhood"`` those of the motif form.
+        Learned templates, in scaled units. Without the network of the paper, those of the motif form.
     motifs_ : array (n_motifs, motif_size, motif_size)
         Learned templates of the motif form, in scaled units: deviations from the mean.
+    forms_ : tuple of str
+        The networks of the model: ``"contiguous"``, that of the paper, and ``"neighborhood"`` or ``"diagonal"``, a
+        motif form with these windows.
     form_weights_ : tuple of float
         Weights of the paper's network and of the motif form in the class scores.
     {fitted}
@@ -145,7 +151,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     (2, 2)
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
+    _warned_before: ClassVar[int | None] = 2  # later versions added motif forms; fitted models predict the same
 
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3]}
     _smaller_model_hint = 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'
@@ -186,8 +193,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
             raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
 
     def _without_effect(self) -> dict[str, str]:
-        if self.windows == "neighborhood":
-            return dict.fromkeys(_PAPER_ONLY, 'windows="neighborhood" leaves the network of the paper out')
+        if self.windows in MOTIF_WINDOWS:
+            return dict.fromkeys(_PAPER_ONLY, f'windows="{self.windows}" leaves the network of the paper out')
         reasons = super()._without_effect()
         if self.windows == "contiguous":
             reasons |= dict.fromkeys(_MOTIFS_ONLY, 'windows="contiguous" leaves the motif form out')
@@ -217,7 +224,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
                 module.get_parameter("isomorphic.templates").copy_(windows[torch.arange(len(row)), row, column])
 
     def _build_store(self, X: Any, codes: Any, *others: Any) -> GraphStore:
-        if self.matching == "exact" or self.windows == "neighborhood":
+        if self.matching == "exact" or self.windows in MOTIF_WINDOWS:
             return super()._build_store(X, codes, *others)
         device, X_unlabeled = others
         graphs = X, codes, self.scaler_, device, X_unlabeled

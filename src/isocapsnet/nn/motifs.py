@@ -7,19 +7,28 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional import (
+    BestWindows,
+    diagonal_windows,
     grown_windows,
     match_windows,
+    mean_over,
     nearest_windows,
     shared_patterns,
     soft_minimum,
+    strongest_windows,
     take_windows,
+    turn_windows,
 )
 from isocapsnet.nn.isomorphic import gaussian
 
+#: Sets of nodes that strong edges connect, or ranges of neighbouring nodes.
+MOTIF_WINDOWS = ("neighborhood", "diagonal")
 #: What windows hold deviations from.
 DEVIATIONS = ("mean_graph", "mean_edge")
 #: Templates start from windows among this share of those with the largest norm: the others hold noise.
 _STRONGEST = 0.1
+# Windows that grow in a graph: half as many as it has nodes, but at least these.
+_LEAST_WINDOWS = 8
 _BATCH_NORM_EPSILON = 1e-5
 # Scores of graphs that are all alike have no variance.
 _LEAST_VARIANCE = 1e-6
@@ -57,15 +66,20 @@ class MotifOutput(NamedTuple):
 
 
 class MotifNetwork(nn.Module):
-    """Templates matched with windows that follow strong edges, pooled over windows, then a linear layer.
+    """Templates matched with windows of each graph, pooled over windows, then a linear layer.
 
     A template contributes one number per graph, the soft minimum of its distance to all windows: how well it occurs
-    anywhere. The network has no parameter for a node: shuffling the nodes of all graphs changes nothing,
-    unless edges are equally strong (binary graphs), where the order of the nodes decides which window grows.
+    anywhere. The network has no parameter for a node. With ``windows="neighborhood"`` it makes no difference if the
+    nodes of all graphs are shuffled, unless edges are equally strong (binary graphs), where the order of the nodes
+    decides which window grows.
 
     Parameters
     ----------
     n_nodes, n_classes, n_templates, kernel_size : int
+    windows : {"neighborhood", "diagonal"}
+        Sets of nodes that grow from the strongest edges (:func:`~isocapsnet.functional.grown_windows`), or all ranges
+        of neighbouring nodes (:func:`~isocapsnet.functional.diagonal_windows`), which depend on the order of the nodes
+        and do not depend on the strength of the edges.
     deviation_from : {"mean_graph", "mean_edge"}
         Windows hold deviations from the mean training graph, or from its mean edge. With the latter it makes no
         difference either if the nodes of each graph are shuffled in another way.
@@ -78,6 +92,7 @@ class MotifNetwork(nn.Module):
     mean: Tensor
     variance: Tensor
     patterns: Tensor
+    others: Tensor
     thresholds: Tensor
     covariance: Tensor
 
@@ -88,15 +103,16 @@ class MotifNetwork(nn.Module):
         *,
         n_templates: int = 32,
         kernel_size: int = 4,
+        windows: str = "neighborhood",
         deviation_from: str = "mean_graph",
         softness: float = 0.6,
     ) -> None:
         super().__init__()
+        check_option("windows", windows, MOTIF_WINDOWS)
         check_option("deviation_from", deviation_from, DEVIATIONS)
         if kernel_size < 2:
             raise InputError(f"kernel_size={kernel_size} is out of range; a motif has at least 2 nodes.")
-        self.deviation_from, self.softness = deviation_from, softness
-        self.n_windows = min(max(8, n_nodes // 2), n_nodes * (n_nodes - 1) // 2)
+        self.windows, self.deviation_from, self.softness = windows, deviation_from, softness
         self.templates = gaussian(n_templates, kernel_size, kernel_size)
         self.head = nn.Linear(n_templates, n_classes)
         nn.init.zeros_(self.head.weight)
@@ -107,6 +123,7 @@ class MotifNetwork(nn.Module):
         self.register_buffer("variance", torch.ones(n_templates))
         # What `describe` finds in training graphs, for explanations.
         self.register_buffer("patterns", torch.zeros(n_templates, kernel_size, kernel_size))
+        self.register_buffer("others", torch.zeros(n_templates, kernel_size, kernel_size))
         self.register_buffer("thresholds", torch.zeros(n_templates))
         self.register_buffer("covariance", torch.zeros(n_templates, n_templates))
 
@@ -142,8 +159,12 @@ class MotifNetwork(nn.Module):
     def take(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """Windows ``(n_graphs, n_windows, k, k)`` of deviations, and their nodes."""
         deviations = (graphs - self.center) / self.scale
-        k = self.templates.shape[-1]
-        nodes = grown_windows(deviations, k, self.n_windows)
+        n_graphs, n_nodes, k = *deviations.shape[:2], self.templates.shape[-1]
+        if self.windows == "diagonal":
+            nodes = diagonal_windows(n_nodes, k).to(graphs.device).expand(n_graphs, -1, -1)
+        else:
+            n_windows = min(max(_LEAST_WINDOWS, n_nodes // 2), n_nodes * (n_nodes - 1) // 2)
+            nodes = grown_windows(deviations, k, n_windows)
         return take_windows(deviations, nodes), nodes
 
     def match(self, graphs: Tensor) -> MotifMatch:
@@ -151,24 +172,34 @@ class MotifNetwork(nn.Module):
         windows, nodes = self.take(graphs)
         return MotifMatch(*match_windows(windows, self.templates), nodes)
 
-    def locate(self, graphs: Tensor, templates: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def locate(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """The best window of each template: distances ``(n_graphs, n_templates)`` and nodes ``(..., k)``.
 
-        Nodes are in the order of the rows of the template. Other templates can be given, in the same units.
+        Nodes are in the order of the rows of the template.
         """
         windows, nodes = self.take(graphs)
-        distance, window, order = nearest_windows(windows, self.templates if templates is None else templates)
-        nodes = nodes.gather(1, window[..., None].expand(-1, -1, nodes.shape[2]))
-        return distance, nodes.gather(2, order)
+        best = nearest_windows(windows, self.templates)
+        return best.distance, _nodes_of(best, nodes)
+
+    def locate_patterns(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        """The best window of each pattern: how far it is from the pattern ``(n_graphs, n_templates)``, and its nodes.
+
+        The distance is measured along the line from the pattern to what other classes have in its place: it is 0 at the
+        first and 1 at the second, and negative where the pattern is stronger than in the mean of its carriers.
+        """
+        windows, nodes = self.take(graphs)
+        best = strongest_windows(windows, self.patterns)
+        return distances_along(turn_windows(windows, best), self.patterns, self.others), _nodes_of(best, nodes)
 
     @torch.no_grad()
     def describe(self, windows: Tensor, codes: Tensor) -> None:
         """Learn from training graphs which of them carry each template, and what its carriers have in common.
 
-        A graph carries a template if the distance of its best window is at most a threshold. It is the one at which
-        carriers and others differ most between the class that the template speaks for and the rest (the largest
-        balanced accuracy). :attr:`patterns` are what the carriers share, and :attr:`thresholds` are those of the
-        distance to the patterns. :attr:`covariance` is that of the scores.
+        A graph carries a template if the distance of its best window (that of :meth:`locate_patterns`) is at most a
+        threshold. It is the one at which carriers and others differ most between the class that the template speaks for
+        and the rest (the largest balanced accuracy). :attr:`patterns` are what the carriers share, :attr:`others` what
+        graphs of other classes have in its place, and :attr:`thresholds` are those of the distances.
+        :attr:`covariance` is that of the scores.
 
         Parameters
         ----------
@@ -176,16 +207,21 @@ class MotifNetwork(nn.Module):
             Of :meth:`take`.
         codes : Tensor (n_graphs,)
         """
-        parts = [match_windows(some, self.templates)[0] for some in windows.split(64)]
-        pooled = torch.cat([soft_minimum(part, self.softness) for part in parts])
+        pooled = soft_minimum(match_windows(windows, self.templates)[0], self.softness)
         scores = (pooled - pooled.mean(dim=0)) / (self.variance + _BATCH_NORM_EPSILON).sqrt()
         self.covariance.copy_(scores.T @ scores / len(scores))
-        distance = torch.cat([part.amin(dim=2) for part in parts])
         is_for = codes[:, None] == self.speaks_for
-        carriers = distance <= best_thresholds(distance, is_for)
-        self.patterns.copy_(shared_patterns(windows, self.templates, carriers))
-        distance = torch.cat([nearest_windows(some, self.patterns).distance for some in windows.split(64)])
-        self.thresholds.copy_(best_thresholds(distance, is_for))
+        patterns = self.templates
+        for is_last in (False, True):
+            best = turn_windows(windows, strongest_windows(windows, patterns))
+            others = mean_over(best, ~is_for, torch.zeros_like(patterns))
+            distances = distances_along(best, patterns, others)
+            thresholds = best_thresholds(distances, is_for)
+            if not is_last:
+                patterns = shared_patterns(windows, patterns, distances <= thresholds)
+        self.patterns.copy_(patterns)
+        self.others.copy_(others)
+        self.thresholds.copy_(thresholds)
 
     @property
     def speaks_for(self) -> Tensor:
@@ -203,6 +239,22 @@ class MotifNetwork(nn.Module):
     def _pool(self, graphs: Tensor) -> Tensor:
         """How well each template occurs anywhere: ``(n_graphs, n_templates)``, 0 at a perfect match."""
         return -soft_minimum(self.match(graphs).distance, self.softness)
+
+
+def distances_along(windows: Tensor, patterns: Tensor, others: Tensor) -> Tensor:
+    """How far windows ``(n_graphs, n_templates, k, k)`` are from patterns, as a part of the way to ``others``.
+
+    Both are ``(n_templates, k, k)``. If windows are one or the other plus equal noise in all edges, this is the
+    logarithm of the likelihood ratio up to its scale and origin.
+    """
+    way = others - patterns
+    return ((windows - patterns) * way).sum(dim=(2, 3)) / way.square().sum(dim=(1, 2)).clamp_min(_LEAST_VARIANCE)
+
+
+def _nodes_of(best: BestWindows, nodes: Tensor) -> Tensor:
+    """The nodes ``(n_graphs, n_templates, k)`` of the best windows, in the order of the templates."""
+    chosen = nodes.gather(1, best.window[..., None].expand(-1, -1, nodes.shape[2]))
+    return chosen.gather(2, best.order)
 
 
 def best_thresholds(distances: Tensor, is_inside: Tensor) -> Tensor:

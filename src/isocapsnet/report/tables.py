@@ -223,7 +223,7 @@ def carriers_table(content: Content, card: "MotifCard", id: str) -> PageTable:
     ]
     caption = (
         f"The {len(rows)} clearest of {len(card.carriers)} carriers, and the region on which each node of the motif "
-        "lies. The distance is 0 at a perfect match"
+        "lies. The distance is 0 at the mean of the carriers, and 1 at what graphs of other classes have in its place"
     )
     return PageTable(f"{id}-carriers", caption, ["subject", "class", "distance", *columns], rows, ["distance"])
 
