@@ -1,24 +1,22 @@
 """``docs/calibration.md`` from the figures in ``docs/calibration/*.json``; written by ``benchmarks/calibration.py``."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from calibration_methods import FIXED, METHODS, identify, measure_method
+from calibration_ridge import SCHEMES
+from calibration_tables import Count, is_exceeded, make_table, pooled, show_range, show_share, smallest_marked
 
 NEW, OLD = "corrected-z", "resampled-t"
-LEVEL = 0.05
 #: Where the average of a rate is looked at: test folds with at least this many subjects of each class.
 ENOUGH = 5
 _AREAS = ("0.5", "0.65", "0.8", "0.95")
 
 Row = Mapping[str, Any]
-#: Numbers of datasets with a claim, and of datasets, in one cell.
-Count = tuple[int, int]
 
 HEAD = """# Calibration of the verdicts
 
@@ -49,6 +47,15 @@ its protocol makes. Two equally good methods are ridge regressions on two blocks
 them. "False equivalent" is about two methods whose mean ROC AUC differs by exactly the margin, 0.03, and the difference
 to find is 0.1. Coverage is of the expected ROC AUC at the training size of the cell, which is the mean over its
 datasets. Of {n_cells} cells the protocol refuses {n_refused}.
+"""
+
+
+WIDTH = """Most intervals are wider than they have to be. The variance of the mean over J folds is taken to be that of
+one fold times 1 / J + n_test / n_train (Nadeau and Bengio, 2003), because folds share training subjects. The table has
+the factor that would be right: the variance of the mean, over datasets, divided by that of one fold. The better
+subjects are classified, the less the folds depend on each other, and the smaller it is. It cannot be estimated without
+bias from one dataset (Bengio and Grandvalet, 2004). At a ROC AUC of 0.5, where the factor decides about false "above
+chance", most of it is needed. It is the same everywhere, so that intervals and tests agree.
 """
 
 
@@ -104,37 +111,6 @@ def _count(row: Row, scenario: str, claim: str, test: str) -> Count:
     return figures[test][claim], figures["n"]
 
 
-def smallest_marked(n_datasets: int) -> int:
-    """The smallest number of claims in ``n_datasets`` that is above the level by a one-sided 99 % binomial bound."""
-    return int(stats.binom.isf(0.01, n_datasets, LEVEL)) + 1
-
-
-def is_exceeded(count: Count) -> bool:
-    """Whether a share is above the level by a one-sided 99 % binomial bound."""
-    claimed, n_datasets = count
-    return claimed >= smallest_marked(n_datasets)
-
-
-def _share(count: Count) -> str:
-    return f"{count[0] / count[1]:.3f}" + (" **!**" if is_exceeded(count) else "")
-
-
-def _pooled(counts: Iterable[Count]) -> float:
-    claimed, n_datasets = np.sum(list(counts), axis=0)
-    return float(claimed / n_datasets)
-
-
-def _range(numbers: Iterable[int]) -> str:
-    """``1000``, or ``125 to 1000``."""
-    low, high = np.sort(list(numbers))[[0, -1]]
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
-
-
 def _levels(cells: Mapping[str, Row]) -> str:
     """False claims over all cells."""
     enough = [name for name, row in cells.items() if row["smallest"] >= ENOUGH]
@@ -145,14 +121,14 @@ def _levels(cells: Mapping[str, Row]) -> str:
             worst = max(counts, key=lambda name: counts[name][0] / counts[name][1])
             rows.append(
                 [
-                    *(title, test, _range(n for _, n in counts.values())),
-                    *(f"{_pooled(counts.values()):.4f}", f"{_pooled(counts[n] for n in enough):.4f}"),
-                    *(f"{_share(counts[worst])} ({worst})", str(sum(map(is_exceeded, counts.values())))),
+                    *(title, test, show_range(n for _, n in counts.values())),
+                    *(f"{pooled(counts.values()):.4f}", f"{pooled(counts[n] for n in enough):.4f}"),
+                    *(f"{show_share(counts[worst])} ({worst})", str(sum(map(is_exceeded, counts.values())))),
                 ]
             )
     head = f"false claim|test|datasets per cell|all cells|test folds with {ENOUGH} or more of each class|highest|"
     head += "cells above .05 by the 99 % bound"
-    return "### False claims\n\n" + _table(head.split("|"), rows)
+    return "### False claims\n\n" + make_table(head.split("|"), rows)
 
 
 def _coverage(cells: Mapping[str, Row]) -> str:
@@ -167,7 +143,7 @@ def _coverage(cells: Mapping[str, Row]) -> str:
             points = sum(figure[test]["points"] for figure in figures)
             rows.append(
                 [
-                    *(area, f"{min(true):.2f} to {max(true):.2f}", test, _range(figure["n"] for figure in figures)),
+                    *(area, f"{min(true):.2f} to {max(true):.2f}", test, show_range(figure["n"] for figure in figures)),
                     f"{np.mean(shares):.3f}",
                     *(f"{min(shares):.3f} to {max(shares):.3f}", str(low), str(high)),
                     *(f"{np.mean([figure[test]['width'] for figure in figures]):.2f}", str(points)),
@@ -175,7 +151,20 @@ def _coverage(cells: Mapping[str, Row]) -> str:
             )
     head = "ROC AUC chosen (1 x 3)|ROC AUC of the cells|test|datasets per cell|mean coverage|over cells|"
     head += "cells below .92|cells above .99|mean width|intervals without width"
-    return "### Coverage of 95 % intervals\n\n" + _table(head.split("|"), rows)
+    return "### Coverage of 95 % intervals\n\n" + make_table(head.split("|"), rows) + "\n" + _factors(cells)
+
+
+def _factors(cells: Mapping[str, Row]) -> str:
+    """Why intervals are wide: the factor for shared training subjects beside the one that would be right."""
+    rows = []
+    for scheme, (repeats, n_folds) in SCHEMES.items():
+        needed = []
+        for area in _AREAS:
+            figures = [row["figures"][area] for row in cells.values() if row["scheme"] == scheme]
+            factors = [figure["variance"] / figure["fold_variance"] for figure in figures if "variance" in figure]
+            needed.append(f"{np.mean(factors):.2f} ({min(factors):.2f} to {max(factors):.2f})" if factors else "-")
+        rows.append([scheme, f"{1 / (repeats * n_folds) + 1 / (n_folds - 1):.2f}", *needed])
+    return WIDTH + "\n" + make_table(["folds", "factor", *(f"needed at {area} (over cells)" for area in _AREAS)], rows)
 
 
 def _gain(cells: Mapping[str, Row]) -> str:
@@ -195,8 +184,8 @@ def _gain(cells: Mapping[str, Row]) -> str:
             clearly = sum(_is_clearly_less(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True))
             rows.append(
                 [
-                    *(title, f"{where} ({len(names)})", _range(n for _, n in counts[NEW])),
-                    *(f"{_pooled(counts[OLD]):.3f}", f"{_pooled(counts[NEW]):.3f}"),
+                    *(title, f"{where} ({len(names)})", show_range(n for _, n in counts[NEW])),
+                    *(f"{pooled(counts[OLD]):.3f}", f"{pooled(counts[NEW]):.3f}"),
                     *(f"{min(gains):+.3f}", f"{max(gains):+.3f}", str(sum(gain < 0 for gain in gains)), str(clearly)),
                 ]
             )
@@ -204,7 +193,7 @@ def _gain(cells: Mapping[str, Row]) -> str:
         f"true claim|cells|datasets per cell|{OLD}|{NEW}|smallest gain|largest gain|cells with less power|clearly less"
     )
     note = "Clearly less: by more than two standard errors of the difference of two independent shares.\n"
-    return "### Power\n\n" + _table(head.split("|"), rows) + "\n" + note
+    return "### Power\n\n" + make_table(head.split("|"), rows) + "\n" + note
 
 
 def _gain_of(new: Count, old: Count) -> float:
@@ -223,8 +212,8 @@ def _findings(cells: Mapping[str, Row]) -> str:
         counts = [_count(row, scenario, claim, NEW) for row in cells.values()]
         n_over = sum(map(is_exceeded, counts))
         lines.append(
-            f'False "{title}": {_pooled(counts):.3f} of all datasets; above .05 by the 99 % bound in {n_over} of '
-            f"{len(cells)} cells ({_range(n for _, n in counts)} datasets each)."
+            f'False "{title}": {pooled(counts):.3f} of all datasets; above .05 by the 99 % bound in {n_over} of '
+            f"{len(cells)} cells ({show_range(n for _, n in counts)} datasets each)."
         )
     shares = [row["figures"][a][NEW]["covered"] / row["figures"][a]["n"] for row in cells.values() for a in _AREAS]
     lines.append(
@@ -236,11 +225,11 @@ def _findings(cells: Mapping[str, Row]) -> str:
         if claim == "equivalent":
             largest = max(row["n_subjects"] for row in cells.values())
             some = [_count(row, scenario, claim, NEW) for row in cells.values() if row["n_subjects"] == largest]
-            lines.append(f'True "{title}" is said in {_pooled(some):.3f} of the datasets of {largest} subjects.')
+            lines.append(f'True "{title}" is said in {pooled(some):.3f} of the datasets of {largest} subjects.')
         else:
             n_less = sum(_is_clearly_less(*pair) for pair in zip(*counts, strict=True))
             lines.append(
-                f'True "{title}": {_pooled(counts[0]):.3f} of all datasets ({OLD}: {_pooled(counts[1]):.3f}); clearly '
+                f'True "{title}": {pooled(counts[0]):.3f} of all datasets ({OLD}: {pooled(counts[1]):.3f}); clearly '
                 f"less often than by {OLD} in {n_less} of {len(cells)} cells."
             )
     return "### What it shows\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
@@ -264,11 +253,11 @@ def _by_cell(
             for claim in claims.values()
         ]
         rows.append([name, *(str(row["figures"][area]["n"]) for area in kinds.values()), *pairs])
-    return f"### {title}\n\n" + _table(columns, rows)
+    return f"### {title}\n\n" + make_table(columns, rows)
 
 
 def _all_levels(cells: Mapping[str, Row]) -> str:
-    return _by_cell("False claims in each cell", cells, FALSE, _share)
+    return _by_cell("False claims in each cell", cells, FALSE, show_share)
 
 
 def _all_powers(cells: Mapping[str, Row]) -> str:
@@ -295,8 +284,8 @@ def _methods(figures: Mapping[str, Mapping[str, Row]], contents: Mapping[str, Ma
         for title, row in by_cell.items():
             counts = [(row[test][claim], row["n"]) for claim in ("above_chance", "different") for test in (NEW, OLD)]
             covered = [f"{row[test]['covered'] / row['n']:.3f}" for test in (NEW, OLD)]
-            rows.append([f"{method} (version {version})", title, str(row["n"]), *map(_share, counts), *covered])
+            rows.append([f"{method} (version {version})", title, str(row["n"]), *map(show_share, counts), *covered])
     columns = ["method", "cell", "datasets"]
     columns += [f"false {claim}, {test}" for claim in ('"above chance"', '"different"') for test in (NEW, OLD)]
     columns += [f"coverage of 0.5, {test}" for test in (NEW, OLD)]
-    return "\n".join([METHODS_HEAD, *earlier, *([""] if earlier else []), _table(columns, rows)])
+    return "\n".join([METHODS_HEAD, *earlier, *([""] if earlier else []), make_table(columns, rows)])

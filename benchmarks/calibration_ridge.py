@@ -204,6 +204,9 @@ def _areas(labels: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np
 def measure(first: Folds, second: Folds | None = None, truth: float | None = None) -> dict[str, Any]:
     """What each test says about the datasets: numbers of them, by test."""
     result: dict[str, Any] = {"n": len(first), "area": mean_area(first)}
+    if len({len(folds) for folds in first}) == 1:
+        areas = np.array([[fold.area for fold in folds] for folds in first])
+        result["variance"], result["fold_variance"] = areas.mean(axis=1).var(), areas.var(axis=0).mean()
     for name, test in TESTS.items():
         own: dict[str, Any] = {"above_chance": sum(test.above_chance(folds) <= LEVEL for folds in first)}
         if truth is not None:

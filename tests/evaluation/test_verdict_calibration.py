@@ -148,7 +148,7 @@ def test_results_of_another_version_are_computed_again(small: ModuleType, monkey
 
 
 def test_the_smallest_share_that_is_marked_is_that_of_a_99_percent_binomial_bound(ridge: ModuleType) -> None:
-    from calibration_page import is_exceeded
+    from calibration_tables import is_exceeded
 
     for n_datasets in (10, 100, 999):
         for claimed in range(n_datasets // 5):
