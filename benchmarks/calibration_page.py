@@ -1,22 +1,22 @@
 """``docs/calibration.md`` from the figures in ``docs/calibration/*.json``; written by ``benchmarks/calibration.py``."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+
+from calibration_methods import FIXED, METHODS, identify, measure_method
+from calibration_ridge import SCHEMES
+from calibration_tables import Count, is_exceeded, make_table, pooled, show_range, show_share, smallest_marked
 
 NEW, OLD = "corrected-z", "resampled-t"
-LEVEL = 0.05
 #: Where the average of a rate is looked at: test folds with at least this many subjects of each class.
 ENOUGH = 5
 _AREAS = ("0.5", "0.65", "0.8", "0.95")
 
 Row = Mapping[str, Any]
-#: Numbers of datasets with a claim, and of datasets, in one cell.
-Count = tuple[int, int]
 
 HEAD = """# Calibration of the verdicts
 
@@ -25,16 +25,19 @@ they are true, and how often a 95 % interval holds the value that it is about. E
 datasets. This page is written by `benchmarks/calibration.py` from `docs/calibration/*.json`; do not edit it.
 
 ```bash
-python benchmarks/calibration.py ridge                      # all cells below
-python benchmarks/calibration.py linear --datasets 500      # six cells of 30-node graphs
-python benchmarks/calibration.py gin isocapsnet --datasets 100
+python benchmarks/calibration.py ridge --jobs 16            # all cells below
+python benchmarks/calibration.py gin isocapsnet --jobs 16   # six cells of 30-node graphs
+python benchmarks/calibration.py linear --jobs 16
 python benchmarks/calibration.py page                       # this page
 ```
 
 Every run gives the same figures: seeds are derived from the names of cells and the numbers of datasets. An interrupted
 run continues. `corrected-z` is the default test, `resampled-t` is the one that other papers use (`--test
-resampled-t`). Tests are at the 5 % level, one at a time, before Holm's adjustment. A share with **!** is above 5 % by a
-one-sided binomial test at the 1 % level.
+resampled-t`). Tests are at the 5 % level, one at a time, before Holm's adjustment.
+
+A share of n datasets is uncertain. It is marked with **!**, and counted as "above .05", if it is above .05 by a
+one-sided 99 % binomial bound: if a test that is wrong in 5 % of datasets would reach it with a probability below 1 %.
+{marks} A share without the mark is not shown to be at most .05.
 """
 
 RIDGE = """## Ridge regression
@@ -47,24 +50,35 @@ datasets. Of {n_cells} cells the protocol refuses {n_refused}.
 """
 
 
+WIDTH = """Most intervals are wider than they have to be. The variance of the mean over J folds is taken to be that of
+one fold times 1 / J + n_test / n_train (Nadeau and Bengio, 2003), because folds share training subjects. The table has
+the factor that would be right: the variance of the mean, over datasets, divided by that of one fold. The better
+subjects are classified, the less the folds depend on each other, and the smaller it is. It cannot be estimated without
+bias from one dataset (Bengio and Grandvalet, 2004). At a ROC AUC of 0.5, where the factor decides about false "above
+chance", most of it is needed. It is the same everywhere, so that intervals and tests agree.
+"""
+
+
 def write_page(folder: Path, tests: str) -> None:
     """Write ``calibration.md`` beside the folder of figures; ``tests`` is the digest of the present tests."""
-    parts = [HEAD]
     ridge = _read(folder, "ridge")
-    if ridge:
-        cells = {name: row for name, row in ridge.items() if "figures" in row}
+    methods = {name: _read(folder, name) for name in METHODS}
+    marks = [f"{smallest_marked(n) / n:.3f} of {n}" for n in (100, 300, 500, 1000)]
+    parts = [HEAD.format(marks=f"The smallest shares that are marked: {', '.join(marks)} datasets.")]
+    cells = {name: row for name, row in ridge.items() if set(_AREAS) <= row.get("figures", {}).keys()}
+    if cells:
         refused = {name: row["refused"] for name, row in ridge.items() if "refused" in row}
         parts.append(RIDGE.format(n_cells=len(ridge), n_refused=len(refused)))
-        if n_earlier := sum(row.get("tests") != tests for row in cells.values()):
+        if n_earlier := sum(any(f["tests"] != tests for f in row["figures"].values()) for row in cells.values()):
             parts.append(
                 f"The figures of {n_earlier} of {len(cells)} cells are of an earlier version of the tests; the first "
                 "command above computes them again.\n"
             )
         parts += [show(cells) for show in (_findings, _levels, _coverage, _gain, _all_levels, _all_powers)]
         parts.append("### Cells that the protocol refuses\n\n" + "\n".join(f"- {n}: {r}" for n, r in refused.items()))
-    methods = {name: _read(folder, name) for name in ("linear", "gin", "isocapsnet")}
-    if any(methods.values()):
-        parts.append(_methods({name: content for name, content in methods.items() if content}))
+    figures = {name: measure_method(content, methods[FIXED]) for name, content in methods.items() if name != FIXED}
+    if any(figures.values()):
+        parts.append(_methods(figures, methods))
     (folder.parent / "calibration.md").write_text("\n".join(part.rstrip() + "\n" for part in parts), encoding="utf-8")
 
 
@@ -97,26 +111,6 @@ def _count(row: Row, scenario: str, claim: str, test: str) -> Count:
     return figures[test][claim], figures["n"]
 
 
-def is_exceeded(count: Count) -> bool:
-    """Whether a share is above the level by a one-sided 99 % binomial bound."""
-    claimed, n_datasets = count
-    return bool(stats.binom.sf(claimed - 1, n_datasets, LEVEL) < 0.01)
-
-
-def _share(count: Count) -> str:
-    return f"{count[0] / count[1]:.3f}" + (" **!**" if is_exceeded(count) else "")
-
-
-def _pooled(counts: Iterable[Count]) -> float:
-    claimed, n_datasets = np.sum(list(counts), axis=0)
-    return float(claimed / n_datasets)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
-
-
 def _levels(cells: Mapping[str, Row]) -> str:
     """False claims over all cells."""
     enough = [name for name, row in cells.items() if row["smallest"] >= ENOUGH]
@@ -127,12 +121,14 @@ def _levels(cells: Mapping[str, Row]) -> str:
             worst = max(counts, key=lambda name: counts[name][0] / counts[name][1])
             rows.append(
                 [
-                    *(title, test, f"{_pooled(counts.values()):.4f}", f"{_pooled(counts[n] for n in enough):.4f}"),
-                    *(f"{_share(counts[worst])} ({worst})", str(sum(map(is_exceeded, counts.values())))),
+                    *(title, test, show_range(n for _, n in counts.values())),
+                    *(f"{pooled(counts.values()):.4f}", f"{pooled(counts[n] for n in enough):.4f}"),
+                    *(f"{show_share(counts[worst])} ({worst})", str(sum(map(is_exceeded, counts.values())))),
                 ]
             )
-    head = f"false claim|test|all cells|test folds with {ENOUGH} or more of each class|highest|cells above .05"
-    return "### False claims\n\n" + _table(head.split("|"), rows)
+    head = f"false claim|test|datasets per cell|all cells|test folds with {ENOUGH} or more of each class|highest|"
+    head += "cells above .05 by the 99 % bound"
+    return "### False claims\n\n" + make_table(head.split("|"), rows)
 
 
 def _coverage(cells: Mapping[str, Row]) -> str:
@@ -147,14 +143,28 @@ def _coverage(cells: Mapping[str, Row]) -> str:
             points = sum(figure[test]["points"] for figure in figures)
             rows.append(
                 [
-                    *(area, f"{min(true):.2f} to {max(true):.2f}", test, f"{np.mean(shares):.3f}"),
+                    *(area, f"{min(true):.2f} to {max(true):.2f}", test, show_range(figure["n"] for figure in figures)),
+                    f"{np.mean(shares):.3f}",
                     *(f"{min(shares):.3f} to {max(shares):.3f}", str(low), str(high)),
                     *(f"{np.mean([figure[test]['width'] for figure in figures]):.2f}", str(points)),
                 ]
             )
-    head = "ROC AUC chosen (1 x 3)|ROC AUC of the cells|test|mean coverage|over cells|cells below .92|cells above .99|"
-    head += "mean width|intervals without width"
-    return "### Coverage of 95 % intervals\n\n" + _table(head.split("|"), rows)
+    head = "ROC AUC chosen (1 x 3)|ROC AUC of the cells|test|datasets per cell|mean coverage|over cells|"
+    head += "cells below .92|cells above .99|mean width|intervals without width"
+    return "### Coverage of 95 % intervals\n\n" + make_table(head.split("|"), rows) + "\n" + _factors(cells)
+
+
+def _factors(cells: Mapping[str, Row]) -> str:
+    """Why intervals are wide: the factor for shared training subjects beside the one that would be right."""
+    rows = []
+    for scheme, (repeats, n_folds) in SCHEMES.items():
+        needed = []
+        for area in _AREAS:
+            figures = [row["figures"][area] for row in cells.values() if row["scheme"] == scheme]
+            factors = [figure["variance"] / figure["fold_variance"] for figure in figures if "variance" in figure]
+            needed.append(f"{np.mean(factors):.2f} ({min(factors):.2f} to {max(factors):.2f})" if factors else "-")
+        rows.append([scheme, f"{1 / (repeats * n_folds) + 1 / (n_folds - 1):.2f}", *needed])
+    return WIDTH + "\n" + make_table(["folds", "factor", *(f"needed at {area} (over cells)" for area in _AREAS)], rows)
 
 
 def _gain(cells: Mapping[str, Row]) -> str:
@@ -168,19 +178,22 @@ def _gain(cells: Mapping[str, Row]) -> str:
             for name, row in cells.items()
         }
         held = [name for name in cells if holds[name]]
-        for where, names in (("all", list(cells)), ("where the old test holds its level", held)):
+        for where, names in (("all", list(cells)), ("where the old test is not above .05 by the 99 % bound", held)):
             counts = {test: [_count(cells[n], scenario, claim, test) for n in names] for test in (NEW, OLD)}
             gains = [_gain_of(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True)]
             clearly = sum(_is_clearly_less(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True))
             rows.append(
                 [
-                    *(title, f"{where} ({len(names)})", f"{_pooled(counts[OLD]):.3f}", f"{_pooled(counts[NEW]):.3f}"),
+                    *(title, f"{where} ({len(names)})", show_range(n for _, n in counts[NEW])),
+                    *(f"{pooled(counts[OLD]):.3f}", f"{pooled(counts[NEW]):.3f}"),
                     *(f"{min(gains):+.3f}", f"{max(gains):+.3f}", str(sum(gain < 0 for gain in gains)), str(clearly)),
                 ]
             )
-    head = f"true claim|cells|{OLD}|{NEW}|smallest gain|largest gain|cells with less power|clearly less"
+    head = (
+        f"true claim|cells|datasets per cell|{OLD}|{NEW}|smallest gain|largest gain|cells with less power|clearly less"
+    )
     note = "Clearly less: by more than two standard errors of the difference of two independent shares.\n"
-    return "### Power\n\n" + _table(head.split("|"), rows) + "\n" + note
+    return "### Power\n\n" + make_table(head.split("|"), rows) + "\n" + note
 
 
 def _gain_of(new: Count, old: Count) -> float:
@@ -199,7 +212,8 @@ def _findings(cells: Mapping[str, Row]) -> str:
         counts = [_count(row, scenario, claim, NEW) for row in cells.values()]
         n_over = sum(map(is_exceeded, counts))
         lines.append(
-            f'False "{title}": {_pooled(counts):.3f} of all datasets; above .05 in {n_over} of {len(cells)} cells.'
+            f'False "{title}": {pooled(counts):.3f} of all datasets; above .05 by the 99 % bound in {n_over} of '
+            f"{len(cells)} cells ({show_range(n for _, n in counts)} datasets each)."
         )
     shares = [row["figures"][a][NEW]["covered"] / row["figures"][a]["n"] for row in cells.values() for a in _AREAS]
     lines.append(
@@ -211,11 +225,11 @@ def _findings(cells: Mapping[str, Row]) -> str:
         if claim == "equivalent":
             largest = max(row["n_subjects"] for row in cells.values())
             some = [_count(row, scenario, claim, NEW) for row in cells.values() if row["n_subjects"] == largest]
-            lines.append(f'True "{title}" is said in {_pooled(some):.3f} of the datasets of {largest} subjects.')
+            lines.append(f'True "{title}" is said in {pooled(some):.3f} of the datasets of {largest} subjects.')
         else:
             n_less = sum(_is_clearly_less(*pair) for pair in zip(*counts, strict=True))
             lines.append(
-                f'True "{title}": {_pooled(counts[0]):.3f} of all datasets ({OLD}: {_pooled(counts[1]):.3f}); clearly '
+                f'True "{title}": {pooled(counts[0]):.3f} of all datasets ({OLD}: {pooled(counts[1]):.3f}); clearly '
                 f"less often than by {OLD} in {n_less} of {len(cells)} cells."
             )
     return "### What it shows\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
@@ -224,8 +238,13 @@ def _findings(cells: Mapping[str, Row]) -> str:
 def _by_cell(
     title: str, cells: Mapping[str, Row], claims: Mapping[str, tuple[str, str]], show: Callable[[Count], str]
 ) -> str:
-    """One row per cell: each claim by the new test, then by the old one."""
-    columns = ["cell", "null datasets", *(f"{claim}: {NEW} / {OLD}" for claim in claims)]
+    """One row per cell: numbers of datasets, then each claim by the new test and by the old one."""
+    kinds = {"without an effect": "0.5", "with an effect": "0.8"}
+    kinds = {kind: area for kind, area in kinds.items() if (area == "0.5") in {s == "0.5" for s, _ in claims.values()}}
+    columns = ["cell", *(f"datasets {kind}" for kind in kinds)]
+    columns += [
+        f"{title}: {NEW}" + ("" if claim == "equivalent" else f" / {OLD}") for title, (_, claim) in claims.items()
+    ]
     rows = []
     for name, row in cells.items():
         pairs = [
@@ -233,12 +252,12 @@ def _by_cell(
             + ("" if claim[1] == "equivalent" else f" / {show(_count(row, *claim, OLD))}")
             for claim in claims.values()
         ]
-        rows.append([name, str(row["figures"]["0.5"]["n"]), *pairs])
-    return f"### {title}\n\n" + _table(columns, rows)
+        rows.append([name, *(str(row["figures"][area]["n"]) for area in kinds.values()), *pairs])
+    return f"### {title}\n\n" + make_table(columns, rows)
 
 
 def _all_levels(cells: Mapping[str, Row]) -> str:
-    return _by_cell("False claims in each cell", cells, FALSE, _share)
+    return _by_cell("False claims in each cell", cells, FALSE, show_share)
 
 
 def _all_powers(cells: Mapping[str, Row]) -> str:
@@ -247,29 +266,26 @@ def _all_powers(cells: Mapping[str, Row]) -> str:
 
 # -- methods of the library -------------------------------------------------------------------------------------
 
-METHODS = """## The library's methods
+METHODS_HEAD = """## The library's methods
 
 Graphs of 30 nodes, noise with shared factors and no effect. `linear` chooses its penalty inside each training fold;
 `gin` trains for 5 and `isocapsnet` for 3 epochs. "Different" is from a linear model with a fixed penalty, which is as
 good as any method where there is nothing to find. 500 datasets a cell are planned for `linear` and 100 for the
-networks; the number that was run stands in each row.
+networks; the number that was run stands in each row. All columns of a row are of the same datasets.
 """
 
 
-def _methods(methods: Mapping[str, Mapping[str, Row]]) -> str:
-    rows = []
-    for method, cells in methods.items():
-        by_cell = {f"{title}: {row['name']}": row["datasets"] for title, row in cells.items() if row["datasets"]}
-        by_cell["all together"] = [dataset for datasets in by_cell.values() for dataset in datasets]
-        for title, datasets in by_cell.items():
-            shares = [
-                _share((sum(dataset[test][claim] <= LEVEL for dataset in datasets), len(datasets)))
-                for claim in ("above_chance", "different")
-                for test in (NEW, OLD)
-            ]
-            covered = [1 - np.mean([dataset[test]["uncovered"] for dataset in datasets]) for test in (NEW, OLD)]
-            rows.append([method, title, str(len(datasets)), *shares, *(f"{share:.3f}" for share in covered)])
+def _methods(figures: Mapping[str, Mapping[str, Row]], contents: Mapping[str, Mapping[str, Row]]) -> str:
+    rows, earlier = [], []
+    for method, by_cell in figures.items():
+        name, version, _ = next(iter(contents[method].values()))["method"] if by_cell else identify(method)
+        if [name, version] != identify(method)[:2]:
+            earlier.append(f"The figures of `{method}` are of version {version} of the method; it is now another one.")
+        for title, row in by_cell.items():
+            counts = [(row[test][claim], row["n"]) for claim in ("above_chance", "different") for test in (NEW, OLD)]
+            covered = [f"{row[test]['covered'] / row['n']:.3f}" for test in (NEW, OLD)]
+            rows.append([f"{method} (version {version})", title, str(row["n"]), *map(show_share, counts), *covered])
     columns = ["method", "cell", "datasets"]
     columns += [f"false {claim}, {test}" for claim in ('"above chance"', '"different"') for test in (NEW, OLD)]
     columns += [f"coverage of 0.5, {test}" for test in (NEW, OLD)]
-    return METHODS + "\n" + _table(columns, rows)
+    return "\n".join([METHODS_HEAD, *earlier, *([""] if earlier else []), make_table(columns, rows)])

@@ -5,6 +5,8 @@ features that have the same distribution. A worse method is one of them with noi
 lowers its mean ROC AUC by the difference that is asked for.
 """
 
+import ast
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from isocapsnet.evaluation import areas, inference, resampled
 from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.inference import MARGIN
-from isocapsnet.evaluation.naming import seed_from
+from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import stratified_folds
 
@@ -157,7 +160,7 @@ def by_dataset(cell: Cell, scores: Sequence[NDArray[np.float64]]) -> Folds:
 
 
 def mean_area(folds: Folds) -> float:
-    return float(np.mean([[fold.area for fold in dataset] for dataset in folds]))
+    return float(np.mean([np.mean([fold.area for fold in dataset]) for dataset in folds]))
 
 
 @lru_cache
@@ -201,6 +204,9 @@ def _areas(labels: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np
 def measure(first: Folds, second: Folds | None = None, truth: float | None = None) -> dict[str, Any]:
     """What each test says about the datasets: numbers of them, by test."""
     result: dict[str, Any] = {"n": len(first), "area": mean_area(first)}
+    if len({len(folds) for folds in first}) == 1:
+        areas = np.array([[fold.area for fold in folds] for folds in first])
+        result["variance"], result["fold_variance"] = areas.mean(axis=1).var(), areas.var(axis=0).mean()
     for name, test in TESTS.items():
         own: dict[str, Any] = {"above_chance": sum(test.above_chance(folds) <= LEVEL for folds in first)}
         if truth is not None:
@@ -223,18 +229,24 @@ def compare(first: Folds, second: Folds, name: str) -> dict[str, int]:
     }
 
 
-def simulate_ridge(cell: Cell, n_null: int, n_effect: int) -> dict[str, Any]:
-    """The figures of one cell, by the ROC AUC that the effect is chosen for."""
-    result: dict[str, Any] = {}
-    for area in AREAS:
-        n_datasets = n_null if area == 0.5 else n_effect
-        strength = find_strength(cell.n_subjects, cell.balance, cell.n_classes, area)
-        first, second, scores = ridge_folds(cell, strength, n_datasets, f"area {area}")
-        truth = 0.5 if area == 0.5 else mean_area(first)
-        result[str(area)] = measure(first, second if area in (0.5, 0.8) else None, truth) | {"strength": strength}
-        if area == 0.8:
-            for what, by in (("margin", MARGIN), ("difference", DIFFERENCE)):
-                worse = worsen(cell, first, scores, by)
-                by_test: dict[str, Any] = {name: compare(first, worse, name) for name in TESTS}
-                result[what] = {"n": n_datasets, "difference": mean_area(first) - mean_area(worse)} | by_test
-    return result
+def tests_digest() -> str:
+    """Changes with the code of the tests, but not with its text, so that figures of earlier ones are computed again."""
+    trees = [ast.parse(inspect.getsource(module)) for module in (areas, inference, resampled)]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return digest_of([ast.dump(tree) for tree in trees])[:12]
+
+
+def simulate_ridge(cell: Cell, area: float, n_datasets: int) -> dict[str, Any]:
+    """The figures of datasets whose effect is chosen for a ROC AUC; at 0.8 also those of a worse method, by name."""
+    strength = find_strength(cell.n_subjects, cell.balance, cell.n_classes, area)
+    first, second, scores = ridge_folds(cell, strength, n_datasets, f"area {area}")
+    truth = 0.5 if area == 0.5 else mean_area(first)
+    result = {str(area): measure(first, second if area in (0.5, 0.8) else None, truth) | {"strength": strength}}
+    if area == 0.8:
+        for what, by in (("margin", MARGIN), ("difference", DIFFERENCE)):
+            worse = worsen(cell, first, scores, by)
+            by_test: dict[str, Any] = {name: compare(first, worse, name) for name in TESTS}
+            result[what] = {"n": n_datasets, "difference": mean_area(first) - mean_area(worse)} | by_test
+    return {name: figures | {"tests": tests_digest()} for name, figures in result.items()}

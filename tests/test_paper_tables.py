@@ -2,10 +2,14 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+import isocapsnet as ic
+from isocapsnet.datasets.synthetic import make_planted_graphs
 
 _ROOT = Path(__file__).parents[1]
 _PAPER = _ROOT.parent / "shared" / "paper" / "iso-capsnet.tex"
@@ -43,6 +47,22 @@ def test_a_section_replaces_itself_and_nothing_else(tables: ModuleType) -> None:
     )
 
 
+def test_what_changed_is_the_verdict_of_the_former_test_for_the_same_records(
+    tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = make_planted_graphs(30, 8, signal_to_noise=1.5, random_state=0)
+    data = ic.BrainGraphs(planted.graphs, planted.labels, name="planted")
+    results = ic.benchmark(
+        data, ["linear[C=1.0]", "constant"], out=tmp_path / "planted", folds=2, repeats=1, jobs=0, progress=False
+    )
+    former = ic.open_results(tmp_path / "planted", test="resampled-t").verdicts
+    assert former["linear[C=1.0]"] != results.verdicts["linear[C=1.0]"], "else this shows nothing"
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "planted"), "--out", str(tmp_path / "results.md")])
+    tables.main()
+    [row] = [line for line in (tmp_path / "results.md").read_text().splitlines() if line.startswith("| `linear")]
+    assert row.endswith(f"| {results.verdicts['linear[C=1.0]']} | before: {former['linear[C=1.0]']} |")
+
+
 def test_a_section_has_ours_beside_the_papers(tables: ModuleType) -> None:
     interval = {"mean": 0.6, "low": 0.5, "high": 0.7}
     names = ("accuracy", "weighted_f1", "balanced_accuracy", "roc_auc")
@@ -56,6 +76,7 @@ def test_a_section_has_ours_beside_the_papers(tables: ModuleType) -> None:
     }
     section = tables._benchmark_section(content, {"isocapsnet": "undecided", "constant": "above chance"})
     row = "| `isocapsnet` | 0.600 | 0.750 | 0.600 | 0.672 | 0.600 | 0.600 [0.500, 0.700] | 1.50 | above chance |"
-    assert f"{row} undecided |" in section
-    assert "above chance | the same |" in section
+    assert f"{row} before: undecided |" in section
+    assert "above chance | - |" in section
+    assert "1 of 2 verdicts" in section and "--test resampled-t" in section
     assert "| `constant` | 0.600 | - | 0.600 | - |" in section

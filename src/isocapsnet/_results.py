@@ -100,7 +100,7 @@ class Results:
     def sites(self) -> pd.DataFrame | None:
         """One row per site and method of a leave-site-out evaluation; None if folds are not sites.
 
-        Columns: ``site`` (small sites that are tested together are one row), ``n_subjects``, the test graphs of each
+        Columns: ``site``, ``n_subjects``, the test graphs of each
         class as ``n_<class>``, ``method``, and ``roc_auc`` with the bounds of its 95 % interval.
         """
         if self.summary.site_results is None:

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from isocapsnet.evaluation.areas import FoldArea, auc_variance, null_variance, placements, relative_variance
+from isocapsnet.evaluation.areas import (
+    FoldArea,
+    auc_variance,
+    draw_null_areas,
+    null_variance,
+    placements,
+    relative_variance,
+)
 from isocapsnet.evaluation.metrics import roc_auc
 
 
@@ -27,6 +34,20 @@ def test_the_null_variance_is_that_over_all_assignments_of_the_labels(seed: int,
     areas = [roc_auc(np.array(order), probabilities) for order in itertools.permutations(labels)]
     assert np.mean(areas) == pytest.approx(0.5)
     assert null_variance(labels, probabilities) == pytest.approx(np.var(areas), abs=1e-12)
+
+
+@given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 3), digits=st.integers(0, 3))
+@settings(max_examples=20, deadline=None)
+def test_drawn_null_areas_are_areas_of_assigned_labels(seed: int, n_classes: int, digits: int) -> None:
+    labels, probabilities = _fold(seed, n_classes, 5, digits)
+    drawn = draw_null_areas(FoldArea.of(labels, probabilities, 20), 2000)
+    areas, times = np.unique(
+        np.round([roc_auc(np.array(order), probabilities) for order in itertools.permutations(labels)], 6),
+        return_counts=True,
+    )
+    assert set(np.round(drawn, 6)) <= set(areas)
+    shares = [np.mean(np.round(drawn, 6) == area) for area in areas]
+    assert shares == pytest.approx(times / times.sum(), abs=0.05)
 
 
 def test_the_null_variance_without_ties_is_that_of_mann_and_whitney() -> None:

@@ -1,5 +1,6 @@
 """Calibration of honesty: how often "above chance" is said where there is nothing, and where there is something."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def _above_chance(
         digest = load_planted(**arguments).digest()
         plans.append(Plan(DataSource("test_honesty:load_planted", digest, arguments), (method,)))
     verdicts = []
-    with local_executor(2) as executor:
+    with local_executor(os.cpu_count() or 1) as executor:
         for plan in plans:
             execution = Execution(plan, folder)
             execution.run(executor)

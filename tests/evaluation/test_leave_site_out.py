@@ -32,6 +32,7 @@ from isocapsnet.evaluation import (
     statistics,
     tabulate,
 )
+from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.protocol import MIN_PER_CLASS
 from isocapsnet.report import prose
 
@@ -75,12 +76,20 @@ def test_a_site_of_one_class_trains_but_is_no_test_fold() -> None:
     assert all(np.isin(tiny, split.train).all() for split in splits)
 
 
-def test_small_sites_of_two_classes_are_one_fold_together_where_that_can_be_scored() -> None:
+def test_small_sites_are_listed_and_never_tested_together() -> None:
     large = {"a": (5, 5), "b": (4, 4)}
-    assert folds_of(large | {"c": (1, 1), "d": (1, 2)}) == {("a",): (), ("b",): (), ("c", "d"): ()}
+    assert folds_of(large | {"c": (1, 1), "d": (1, 2)}) == {("a",): ("c", "d"), ("b",): ("c", "d")}
     assert folds_of(large | {"c": (1, 1)}) == {("a",): ("c",), ("b",): ("c",)}
     assert folds_of(large | {"c": (9, 0), "d": (0, 9)}) == {("a",): ("c", "d"), ("b",): ("c", "d")}
     assert folds_of({"a": (3, 3, 0), "b": (0, 2, 2), "c": (2, 1, 1)}) == {("a",): ("c",), ("b",): ("c",)}
+
+
+def test_scores_that_know_the_site_alone_are_at_chance_in_every_fold() -> None:
+    study = site_study({"a": (9, 4), "b": (3, 7), "cases": (1, 8), "controls": (8, 1)})
+    share_of_cases = {site: study.labels[study.sites == site].mean() for site in np.unique(study.sites)}
+    for split in PROTOCOL.splits(study, 0):
+        scores = [share_of_cases[site] for site in study.sites[split.test]]
+        assert FoldArea.of(study.labels[split.test], scores, len(split.train)).area == 0.5
 
 
 def test_people_are_counted_not_their_scans() -> None:

@@ -131,6 +131,12 @@ def test_chance_is_judged_after_holm_over_the_methods_that_could_differ_from_it(
     assert tabulate([*_records("gcn", weak), *many]).rows[0].verdict == "not distinguishable from chance"
 
 
+def test_a_method_below_all_its_permutations_still_counts_in_the_adjustment() -> None:
+    null = [r for method in ("gcn", "gin") for p in range(1, 40) for r in _records(method, CONSTANT, permutation=p)]
+    table = tabulate([*_records("gcn", GOOD), *_records("gin", [0.4] * 6), *null])
+    assert {row.method: row.p_chance for row in table.rows} == {"gcn": pytest.approx(2 / 40), "gin": 1}
+
+
 def test_permutations_replace_the_test_and_incomplete_draws_do_not_count() -> None:
     null = [r for p in range(1, 40) for r in _records("gcn", CONSTANT, permutation=p)]
     row = tabulate([*_records("gcn", GOOD), *null]).rows[0]

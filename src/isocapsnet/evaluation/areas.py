@@ -33,6 +33,8 @@ class FoldArea:
     weight: float = 1.0
     #: The person of each test graph (n_test,) as a number, if people have several; ``null_variance`` includes this.
     persons: NDArray[np.int64] | None = None
+    #: Ranks of the test subjects in each column of the probabilities (n_test, n_classes).
+    ranks: NDArray[np.float32] | None = None
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class FoldArea:
             n_train,
             weight,
             persons,
+            stats.rankdata(scores, axis=0).astype(np.float32),
         )
 
     @property
@@ -86,6 +89,20 @@ def null_variance(labels: NDArray[np.int64], probabilities: NDArray[np.float64])
         d[:, column] = (ranks - (n_test + 1) / 2) / (counts[column] * (n_test - counts[column]))
     d -= (d @ counts / n_test)[:, None]
     return float(counts @ (d**2).sum(axis=0) / (n_test - 1) / len(columns) ** 2)
+
+
+def draw_null_areas(fold: FoldArea, n_draws: int) -> NDArray[np.float64]:
+    """ROC AUC (n_draws,) of random assignments of the labels to the test subjects; the same draws in every run."""
+    assert fold.ranks is not None
+    counts = np.bincount(fold.labels, minlength=fold.ranks.shape[1])
+    columns = _scored_columns(counts, fold.n_test)
+    weights = np.zeros(fold.ranks.shape)
+    for column in columns:
+        n_positive, n_negative = counts[column], fold.n_test - counts[column]
+        weights[:, column] = (fold.ranks[:, column] - (n_positive + 1) / 2) / (n_positive * n_negative * len(columns))
+    draws = np.random.default_rng(0).permuted(np.tile(fold.labels, (n_draws, 1)), axis=1)
+    areas: NDArray[np.float64] = weights[np.arange(fold.n_test), draws].sum(axis=1)
+    return areas
 
 
 def placements(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:

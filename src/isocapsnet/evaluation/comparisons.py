@@ -58,7 +58,8 @@ def chance_p_values(methods: Sequence[Evidence], procedure: Procedure) -> dict[s
         elif areas:
             p_values[method.label] = procedure.above_chance(list(areas.values()))
     # Constant answers have p = 1 and are not part of the family of tests.
-    tested = [label for label, p_value in p_values.items() if p_value < 1]
+    varies = {m.label for m in methods if any(fold.null_variance > 0 for fold in m.areas.values())}
+    tested = [label for label in p_values if label in varies]
     return p_values | dict(zip(tested, statistics.holm([p_values[label] for label in tested]), strict=True))
 
 

@@ -139,7 +139,7 @@ class Evidence:
 def _mean_area(folds: Sequence[FoldArea]) -> FoldArea:
     """The mean over evaluations of one test fold."""
     area, placements = np.mean([fold.area for fold in folds]), np.mean([fold.placements for fold in folds], axis=0)
-    return replace(folds[0], area=float(area), placements=placements)
+    return replace(folds[0], area=float(area), placements=placements, ranks=None)
 
 
 def make_labels_unique(methods: Sequence[Evidence]) -> None:

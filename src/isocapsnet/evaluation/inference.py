@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import FoldArea, relative_variance
-from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, weighted_mean
+from isocapsnet.evaluation.areas import FoldArea, draw_null_areas, relative_variance
+from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, permutation_p_value, weighted_mean
 
 #: Two methods whose ROC AUC differs by less than this are called equivalent.
 MARGIN = 0.03
+#: Random assignments of labels, if there is a single test fold.
+_N_DRAWS = 9999
 
 
 class Difference(NamedTuple):
@@ -51,13 +53,21 @@ def above_chance(folds: Sequence[FoldArea]) -> float:
     z = (mean area - 0.5) / sqrt(V), where v_j is the variance of the area of fold j over all assignments of the labels
     to its test subjects. It is known exactly, with ties, for any number of classes. 1 if no fold has an area, or all
     scores are constant.
+
+    The mean over folds is nearly normal. The area of a single fold with few subjects or many ties is not; its p-value
+    is at least that of a permutation test, which assigns the labels at random to the test subjects.
     """
     scored = _scored(folds)
     if not scored:
         return 1.0
     variance = _factors(scored) @ [fold.null_variance for fold in scored]
     excess = _mean(scored, [fold.area for fold in scored]) - CHANCE
-    return float(stats.norm.sf(excess / np.sqrt(variance))) if variance > 0 else 1.0
+    if variance <= 0:
+        return 1.0
+    p_value = float(stats.norm.sf(excess / np.sqrt(variance)))
+    if len(scored) > 1 or scored[0].ranks is None:
+        return p_value
+    return max(p_value, permutation_p_value(scored[0].area, draw_null_areas(scored[0], _N_DRAWS)))
 
 
 def area_interval(folds: Sequence[FoldArea]) -> Interval:
@@ -167,6 +177,7 @@ def _per_person(fold: FoldArea) -> FoldArea:
         labels=fold.labels[first],
         placements=np.bincount(inverse.ravel(), fold.placements) / sizes,
         persons=None,
+        ranks=None,
         n_train=max(1, round(fold.n_train / sizes.mean())),
     )
 

@@ -27,7 +27,7 @@ MIN_PER_CLASS = 2
 class Split(NamedTuple):
     """Indices of the training and test graphs of one fold, all of them labelled.
 
-    If folds are sites, ``sites`` names those that are tested, and ``too_small`` those that no fold tests.
+    If folds are sites, ``sites`` names the one that is tested, and ``too_small`` those that no fold tests.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Protocol:
 
     "nested": stratified k-fold, repeated, tuned inside each training fold. "paper": the dataset's own folds, or
     stratified k-fold, with each method's defaults. "leave-site-out": each site is the test set once, tuned inside the
-    other sites; small sites are tested together, or only train.
+    other sites; sites that are too small to be scored only train.
     """
 
     #: A key of :data:`PROTOCOLS`.
@@ -201,34 +201,29 @@ def count_subjects(samples: Samples, graphs: NDArray[np.int64]) -> int:
 def _site_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
     """Each site is the test set once; subjects seen there do not train.
 
-    A site is a fold of its own if two classes have :data:`MIN_PER_CLASS` subjects or more there. Smaller sites of two
-    classes are tested together as one fold, if together they have as many. All others only train: a site of one class
-    has no ROC AUC, and that of two such sites together would measure the difference between the sites.
+    A site is a fold if two classes have :data:`MIN_PER_CLASS` subjects or more there; all others only train. Small
+    sites are never tested together: where the share of cases differs between them, the ROC AUC would measure the
+    difference between the sites.
     """
     if samples.sites is None or len(np.unique(samples.sites[samples.labelled])) < 2:
         raise InputError("leave-site-out needs labelled subjects of at least two sites; check the column of sites.")
     sites = samples.sites
     names = np.unique(sites[samples.labelled]).tolist()
     graphs_of = {site: samples.labelled[sites[samples.labelled] == site] for site in names}
-    alone = [site for site in names if _can_be_scored(samples, graphs_of[site])]
-    mixed = [s for s in names if s not in alone and len(np.unique(samples.labels[graphs_of[s]])) > 1]
-    pooled = mixed if mixed and _can_be_scored(samples, np.concatenate([graphs_of[site] for site in mixed])) else []
-    folds = [(site,) for site in alone] + ([tuple(pooled)] if pooled else [])
-    if not folds:
+    tested = [site for site in names if _can_be_scored(samples, graphs_of[site])]
+    if not tested:
         raise InputError(
             f"None of the {len(names)} sites has {MIN_PER_CLASS} subjects of two classes, so none can be scored; use "
             'protocol="nested" with the column of sites as group, which keeps sites whole.'
         )
-    too_small = tuple(str(site) for site in names if site not in alone and site not in pooled)
+    too_small = tuple(str(site) for site in names if site not in tested)
     splits = []
-    for members in folds:
-        here = np.isin(sites[samples.labelled], members)
-        test, train = samples.labelled[here], samples.labelled[~here]
+    for site in tested:
+        test = graphs_of[site]
+        train = np.setdiff1d(samples.labelled, test)
         if samples.groups is not None:
             train = train[~np.isin(samples.groups[train], samples.groups[test])]
-        tested = tuple(map(str, members))
-        name = tested[0] if len(tested) == 1 else f"{len(tested)} small sites"
-        splits.append(_checked(samples, Split(name, train, test, tested, too_small)))
+        splits.append(_checked(samples, Split(str(site), train, test, (str(site),), too_small)))
     return splits
 
 

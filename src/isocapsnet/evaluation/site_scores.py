@@ -19,7 +19,7 @@ _POSSIBLE = (0.02, 0.98)
 
 @dataclass(frozen=True)
 class SiteScores:
-    """One test fold: a site, or small sites that are tested together."""
+    """One test fold, which is a site. Folders of earlier versions may have several small sites in one fold."""
 
     sites: tuple[str, ...]
     n_subjects: int
@@ -30,7 +30,7 @@ class SiteScores:
 
     @property
     def name(self) -> str:
-        return self.sites[0] if len(self.sites) == 1 else f"{len(self.sites)} small sites"
+        return ", ".join(self.sites)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def protocol_text(content: Content) -> str:
         "paper": f"The {given} folds that come with the dataset."
         if given
         else f"Stratified {n_folds}-fold cross-validation.",
-        "leave-site-out": f"Each test set is one or more sites; training used only the other sites. {content.sites}",
+        "leave-site-out": f"Each test set is one site; training used only the other sites. {content.sites}",
     }
     words = [sentences.get(str(name), "The protocol is not on record.").strip()]
     if protocol.get("inner_folds"):
