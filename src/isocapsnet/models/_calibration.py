@@ -1,4 +1,4 @@
-"""Calibration of probabilities: graphs held out of the training, and a temperature fitted to their scores."""
+"""Calibration of probabilities: graphs held out of the training, and a scale fitted to their scores."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ _LOG_RANGE = (-5.0, 5.0)
 _NO_DIFFERENCE = 1e-9
 # A second network must lower twice the log-loss by more than this: the 95 % quantile of χ² with one degree of freedom.
 _EARNED = 3.84
+# Of scores whose largest absolute value is 1.
+_LEAST_SLOPE = 1e-3
 
 
 def validation_part(codes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.int64]:
@@ -96,6 +98,28 @@ def fit_weights(
         return alone, 0.0
     first, second = (fit.x / units).tolist()
     return first, second
+
+
+def fit_slope_and_offset(
+    scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Slope and offset ``(n_classes,)`` that minimise the log-loss of softmax(slope · scores + offset).
+
+    The slope is positive: a negative one would reverse the ranking. Targets and arguments are those of
+    :func:`fit_temperature`.
+    """
+    targets = _targets(codes, class_weight)
+    size = float(np.abs(scores).max()) or 1.0
+
+    def loss_and_slope(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        total = parameters[0] * scores / size + parameters[1:]
+        excess = targets.sum(axis=1, keepdims=True) * softmax(total, axis=1) - targets
+        return _log_loss(total, targets), np.concatenate([[np.sum(excess * scores) / size], excess.sum(axis=0)])
+
+    n_classes = len(class_weight)
+    bounds = [(_LEAST_SLOPE, None)] + [(None, None)] * n_classes
+    best = minimize(loss_and_slope, np.r_[1.0, np.zeros(n_classes)], jac=True, bounds=bounds, method="L-BFGS-B").x
+    return float(best[0] / size), best[1:]
 
 
 def _targets(codes: NDArray[np.int64], class_weight: NDArray[np.float64]) -> NDArray[np.float64]:
