@@ -5,13 +5,16 @@ import time
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from isocapsnet import InputError, load_graphs
-from isocapsnet.models._logistic import C_GRID, fit_logistic, selection_folds
+from isocapsnet.evaluation.metrics import METRICS
+from isocapsnet.models._logistic import C_GRID, fit_calibrated, fit_logistic, selection_folds
 from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
 
 
@@ -38,11 +41,11 @@ def test_constant_predicts_the_training_frequencies():
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_rotating_into_the_span_leaves_the_solution_unchanged(n_classes, C):
     X, y = random_graphs(30, 12, n_classes=n_classes)
-    model = LinearClassifier(C=C).fit(X, y)
     edges = StandardScaler().fit_transform(X[:, *np.triu_indices(12, 1)])
-    edges /= np.sqrt(np.mean(np.sum(edges**2, axis=1)))
-    direct = LogisticRegression(C=C, solver="newton-cg", tol=1e-10, max_iter=1000).fit(edges, y)
-    assert_allclose(model.predict_proba(X), direct.predict_proba(edges), atol=2e-4)
+    head = fit_logistic(edges, y, np.ones(n_classes), seed=0, C=C)
+    scaled = edges / np.sqrt(np.mean(np.sum(edges**2, axis=1)))
+    direct = LogisticRegression(C=C, solver="newton-cg", tol=1e-10, max_iter=1000).fit(scaled, y)
+    assert_allclose(head.predict_proba(edges), direct.predict_proba(scaled), atol=2e-4)
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (0.5, 4.0)])
@@ -67,6 +70,72 @@ def test_strength_is_the_grid_value_with_the_least_cross_validated_log_loss(weig
     assert min(C_GRID, key=loss) == head.C
     assert_allclose(head.loss, loss(head.C), rtol=1e-3)
     assert C_GRID[0] < head.C < C_GRID[-1]
+
+
+def unbalanced_features(sizes, n_features=40, *, seed=0, n_shifted=3, shift=0.7):
+    """Each class but the first has its own features shifted."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    features = rng.normal(size=(len(codes), n_features))
+    for code in range(1, len(sizes)):
+        features[codes == code, n_shifted * code : n_shifted * (code + 1)] += shift
+    return features - features.mean(axis=0), codes
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_linear_takes_the_weighting_that_is_better_after_calibration(class_weight):
+    features, codes = unbalanced_features((60, 25, 12))
+    weights = np.ones(3) if class_weight is None else len(codes) / (3 * np.bincount(codes))
+    scaled = features / np.sqrt(np.mean(np.sum(features**2, axis=1)))
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=3).split(scaled, codes))
+    each = np.arange(len(codes))
+    targets = (np.eye(3) * np.bincount(codes) + 1) / (np.bincount(codes)[:, None] + 3)
+    best = (np.inf, None)
+    for fit_weights in (weights, len(codes) / (3 * np.bincount(codes))):
+        raw = []  # per strength: loss before calibration, scores of the graphs held out, the regression
+        for C in C_GRID:
+            model = LogisticRegression(C=C, class_weight=dict(enumerate(fit_weights)), tol=1e-8, max_iter=9000)
+            scores, loss = np.zeros((len(codes), 3)), 0.0
+            for train, held_out in folds:
+                model.fit(scaled[train], codes[train])
+                scores[held_out] = scaled[held_out] @ model.coef_.T
+                proba = model.predict_proba(scaled[held_out])[np.arange(len(held_out)), codes[held_out]]
+                loss -= fit_weights[codes[held_out]] @ np.log(proba)
+            raw.append((loss, scores, model.fit(scaled, codes).coef_))
+        _, scores, coef = min(raw, key=lambda item: item[0])
+
+        def calibrated_loss(parameters, scores=scores):
+            log_proba = log_softmax(parameters[0] * scores + parameters[1:], axis=1)
+            return -np.sum(weights[codes, None] * targets[codes] * log_proba)
+
+        slope, *offset = minimize(calibrated_loss, [1.0, 0.0, 0.0, 0.0], method="BFGS").x
+        loss = -weights[codes] @ log_softmax(slope * scores + offset, axis=1)[each, codes]
+        best = min(best, (loss, softmax(slope * scaled @ coef.T + offset, axis=1)), key=lambda item: item[0])
+    head = fit_calibrated(features, codes, weights, seed=3)
+    assert_allclose(head.loss, best[0], rtol=1e-3)
+    assert_allclose(head.predict_proba(features), best[1], atol=5e-3)
+
+
+def test_with_two_classes_calibration_leaves_the_ranking_as_it_was():
+    features, codes = unbalanced_features((40, 20))
+    plain = fit_logistic(features, codes, np.ones(2), seed=0)
+    calibrated = fit_calibrated(features, codes, np.ones(2), seed=0)
+    slope = calibrated.coef[1] @ plain.coef[1] / (plain.coef[1] @ plain.coef[1])
+    assert slope > 0
+    assert_allclose(calibrated.coef, slope * plain.coef)
+
+
+def test_small_classes_are_ranked_and_calibrated_better_than_by_plain_logistic_regression():
+    scores = []
+    for seed in range(2):
+        features, codes = unbalanced_features((113, 45, 23, 14), 150, seed=seed, n_shifted=20)
+        for train, test in StratifiedKFold(3, shuffle=True, random_state=seed).split(features, codes):
+            for fit in (fit_logistic, fit_calibrated):
+                proba = fit(features[train], codes[train], np.ones(4), seed=seed).predict_proba(features[test])
+                scores.append([METRICS[name].function(codes[test], proba) for name in ("roc_auc", "brier")])
+    (area, brier), (calibrated_area, calibrated_brier) = np.mean(np.reshape(scores, (-1, 2, 2)), axis=0)
+    assert calibrated_area > area + 0.01
+    assert calibrated_brier < brier - 0.02
 
 
 def test_classes_of_two_members_and_of_one_still_fit():

@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 from isocapsnet import InputError, load_model, make_planted_graphs, save_model
 from isocapsnet.models import MODELS, _network
-from isocapsnet.models._calibration import fit_temperature, halves
+from isocapsnet.models._calibration import fit_slope_and_offset, fit_temperature, halves
 from isocapsnet.models._network import NetworkClassifier
 from isocapsnet.models._training import train
 
@@ -276,3 +276,25 @@ def test_probabilities_of_graphs_that_did_not_train_gain_from_calibration():
     scores, labels = model._scores(planted.graphs[100:]), planted.labels[100:]
     before, after = (log_loss(scores, labels, temperature) for temperature in (1.0, model.temperature_))
     assert after < 0.7 * before
+
+
+def test_slope_and_offset_recover_the_sigmoid_that_made_the_labels():
+    rng = np.random.default_rng(0)
+    decision = rng.normal(scale=0.01, size=20_000)
+    codes = (rng.random(20_000) < 1 / (1 + np.exp(-(200 * decision - 0.7)))).astype(int)
+    slope, offset = fit_slope_and_offset(np.column_stack([-decision, decision]), codes, np.ones(2))
+    assert_allclose(2 * slope, 200, rtol=0.1)
+    assert_allclose(offset[1] - offset[0], -0.7, atol=0.1)
+
+
+def test_slope_never_turns_the_ranking_round():
+    decision = np.linspace(-1, 1, 20)
+    slope, _ = fit_slope_and_offset(np.column_stack([-decision, decision]), (decision < 0).astype(int), np.ones(2))
+    assert 0 < slope < 0.01
+
+
+def test_slope_of_perfect_scores_gives_platts_targets():
+    # Ten graphs a class and no error: Platt's target is (10 + 1) / (10 + 2), whose log-odds are ln 11.
+    codes = np.repeat([0, 1], 10)
+    slope, _ = fit_slope_and_offset(np.eye(2)[codes], codes, np.ones(2))
+    assert_allclose(slope, np.log(11), rtol=1e-3)

@@ -1,4 +1,4 @@
-"""The Weisfeiler-Lehman kernel machine: hand-worked kernels, slow references, invariance, calibration."""
+"""The Weisfeiler-Lehman kernel machine: hand-worked kernels, slow references, invariance."""
 
 import sys
 from collections import Counter
@@ -155,28 +155,6 @@ def test_vote_falls_back_on_the_class_sizes_where_nothing_is_shared():
     X = np.stack([graph(4, (0, 1), (1, 2), (2, 3), (3, 0))] * 3).astype(float)
     model = WLClassifier(head="vote", node_labels="degree", density=1.0).fit(X, [0, 0, 1])
     assert_allclose(model.predict_proba(np.zeros((1, 4, 4))), [[2 / 3, 1 / 3]])
-
-
-def test_calibration_recovers_the_sigmoid_that_made_the_labels():
-    rng = np.random.default_rng(0)
-    decision = rng.normal(scale=0.01, size=20_000)
-    codes = (rng.random(20_000) < 1 / (1 + np.exp(-(200 * decision - 0.7)))).astype(int)
-    slope, offset = wl._calibrate(np.column_stack([-decision, decision]), codes, np.ones(2))
-    assert_allclose(2 * slope, 200, rtol=0.1)
-    assert_allclose(offset[1] - offset[0], -0.7, atol=0.1)
-
-
-def test_calibration_never_turns_the_ranking_round():
-    decision = np.linspace(-1, 1, 20)
-    slope, _ = wl._calibrate(np.column_stack([-decision, decision]), (decision < 0).astype(int), np.ones(2))
-    assert 0 < slope < 0.01
-
-
-def test_calibration_of_perfect_scores_gives_platts_targets():
-    # Ten graphs a class and no error: Platt's target is (10 + 1) / (10 + 2), whose log-odds are ln 11.
-    codes = np.repeat([0, 1], 10)
-    slope, _ = wl._calibrate(np.eye(2)[codes], codes, np.ones(2))
-    assert_allclose(slope, np.log(11), rtol=1e-3)
 
 
 def test_density_is_the_one_that_tells_the_training_classes_apart():

@@ -1,4 +1,4 @@
-"""Calibration of probabilities: graphs held out of the training, and a temperature fitted to their scores."""
+"""Calibration of probabilities: graphs held out of the training, and a scale fitted to their scores."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,6 +17,8 @@ _LOG_RANGE = (-5.0, 5.0)
 _NO_DIFFERENCE = 1e-9
 # A second network must lower twice the log-loss by more than this: see `choose_second`.
 _EARNED = 3.84
+# Of scores whose largest absolute value is 1.
+_LEAST_SLOPE = 1e-3
 
 
 def validation_part(codes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.int64]:
@@ -132,6 +134,28 @@ def _fit_sum(
     bounds = [(0.0, float(np.exp(_LOG_RANGE[1])))] * n_parts + [(None, None)] * targets.shape[1]
     fit = minimize(loss_and_slope, start, jac=True, bounds=bounds, method="L-BFGS-B")
     return float(fit.fun), fit.x[:n_parts] / units, fit.x[n_parts:]
+
+
+def fit_slope_and_offset(
+    scores: NDArray[np.float64], codes: NDArray[np.int64], class_weight: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Slope and offset ``(n_classes,)`` that minimise the log-loss of softmax(slope · scores + offset).
+
+    The slope is positive: a negative one would reverse the ranking. Targets and arguments are those of
+    :func:`fit_temperature`.
+    """
+    targets = _targets(codes, class_weight)
+    size = float(np.abs(scores).max()) or 1.0
+
+    def loss_and_slope(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        total = parameters[0] * scores / size + parameters[1:]
+        excess = targets.sum(axis=1, keepdims=True) * softmax(total, axis=1) - targets
+        return _log_loss(total, targets), np.concatenate([[np.sum(excess * scores) / size], excess.sum(axis=0)])
+
+    n_classes = len(class_weight)
+    bounds = [(_LEAST_SLOPE, None)] + [(None, None)] * n_classes
+    best = minimize(loss_and_slope, np.r_[1.0, np.zeros(n_classes)], jac=True, bounds=bounds, method="L-BFGS-B").x
+    return float(best[0] / size), best[1:]
 
 
 def _targets(codes: NDArray[np.int64], class_weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""L2 logistic regression with a strength chosen on the training data, used by ``linear`` and ``freq``."""
+"""L2 logistic regression with a strength chosen on the training data, used by ``linear``, ``freq`` and others."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,6 +9,8 @@ from scipy.linalg import eigh
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+
+from isocapsnet.models._calibration import fit_slope_and_offset
 
 # Candidate strengths, for features scaled so that the squared norm of a graph is about 1. The smallest leaves little
 # but the class frequencies, the largest separates the training graphs.
@@ -58,14 +60,88 @@ def fit_logistic(
     solution lies in the span of the training graphs, so wide features are rotated into that span first: the result is
     the same, and the whole search costs what ``n_graphs`` features would.
     """
-    scale = np.sqrt(max(np.mean(np.sum(features**2, axis=1)), np.finfo(float).tiny))
-    rotated, rotation = _rotate_into_span(features / scale)
+    span = _Span.of(features)
+    fit, _ = _search(span.rotated, codes, weights, C, selection_folds(codes, seed))
+    return span.back(fit)
+
+
+def fit_calibrated(
+    features: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    *,
+    seed: int,
+    C: float | None = None,
+) -> Logistic:
+    """As :func:`fit_logistic`, with probabilities calibrated on the inner folds, and a choice of class weights.
+
+    The scores are multiplied by one slope, and the intercepts are replaced, such that the log-loss of the graphs that
+    were held out is the least (:func:`fit_slope_and_offset`). With more than two classes, a second regression weights
+    classes by the inverse of their frequencies, and the one with the smaller loss after calibration is taken. The
+    calibration uses ``weights`` for both, so they decide what the probabilities are about.
+    """
+    span, folds = _Span.of(features), selection_folds(codes, seed)
+    choices = [weights]
+    balanced = len(codes) / (len(weights) * np.bincount(codes))
+    if len(weights) > 2 and not np.allclose(weights, balanced):
+        choices.append(balanced)
+    fits = []
+    for chosen in choices:
+        fit, scores = _search(span.rotated, codes, chosen, C, folds)
+        fits.append(_calibrate(fit, scores, codes, weights, folds))
+    return span.back(min(fits, key=lambda fit: fit.loss))
+
+
+class _Span(NamedTuple):
+    """Features scaled to a mean squared norm of 1, in an orthonormal basis of the training graphs' span."""
+
+    rotated: NDArray[np.float64]
+    rotation: NDArray[np.float64] | None
+    scale: float
+
+    @classmethod
+    def of(cls, features: NDArray[np.float64]) -> "_Span":
+        scale = np.sqrt(max(np.mean(np.sum(features**2, axis=1)), np.finfo(float).tiny))
+        return cls(*_rotate_into_span(features / scale), scale)
+
+    def back(self, fit: Logistic) -> Logistic:
+        """The same regression, of the features as they were."""
+        coef = (fit.coef if self.rotation is None else fit.coef @ self.rotation) / self.scale
+        return fit._replace(coef=np.ascontiguousarray(coef))
+
+
+def _search(
+    features: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    C: float | None,
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[Logistic, NDArray[np.float64]]:
+    """The regression with the best strength, and its scores ``(n_graphs, n_classes)`` of the graphs held out, without
+    intercepts."""
     grid = C_GRID if C is None else (C,)
-    losses = _inner_losses(rotated, codes, weights, grid, selection_folds(codes, seed))
+    losses, scores = _inner_losses(features, codes, weights, grid, folds)
     best = int(losses.argmin()) if losses.any() else len(grid) // 2
-    coef, intercept = _one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(rotated, codes))
-    coef = (coef if rotation is None else coef @ rotation) / scale
-    return Logistic(np.ascontiguousarray(coef), intercept, grid[best], float(losses[best]))
+    coef, intercept = _one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(features, codes))
+    return Logistic(coef, intercept, grid[best], float(losses[best])), scores[best]
+
+
+def _calibrate(
+    fit: Logistic,
+    scores: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> Logistic:
+    """The regression with the slope and the intercepts that fit the scores of the graphs held out."""
+    if not folds:
+        return fit
+    held_out = np.concatenate([fold for _, fold in folds])
+    truth = codes[held_out]
+    slope, offset = fit_slope_and_offset(scores[held_out], truth, weights)
+    log_proba = log_softmax(slope * scores[held_out] + offset, axis=1)
+    loss = -weights[truth] @ log_proba[np.arange(len(truth)), truth]
+    return Logistic(slope * fit.coef, offset, fit.C, float(loss))
 
 
 def _regression(weights: NDArray[np.float64]) -> LogisticRegression:
@@ -94,17 +170,19 @@ def _inner_losses(
     weights: NDArray[np.float64],
     grid: Sequence[float],
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
-) -> NDArray[np.float64]:
-    """Class-weighted log-loss of each strength of ``grid``, summed over the graphs held out; 0 without folds."""
-    losses = np.zeros(len(grid))
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Class-weighted log-loss of each strength of ``grid``, summed over the graphs held out; 0 without folds. And their
+    scores without intercepts ``(n_strengths, n_graphs, n_classes)``."""
+    losses, scores = np.zeros(len(grid)), np.zeros((len(grid), len(codes), len(weights)))
     for train, held_out in folds:
         model = _regression(weights)
         for i, C in enumerate(grid):
             coef, intercept = _one_row_per_class(model.set_params(C=C).fit(features[train], codes[train]))
-            log_proba = log_softmax(features[held_out] @ coef.T + intercept, axis=1)
+            scores[i, held_out] = features[held_out] @ coef.T
+            log_proba = log_softmax(scores[i, held_out] + intercept, axis=1)
             truth = codes[held_out]
             losses[i] -= weights[truth] @ log_proba[np.arange(len(truth)), truth]
-    return losses
+    return losses, scores
 
 
 def _one_row_per_class(model: LogisticRegression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,7 +16,7 @@ from isocapsnet.models._base import (
     count_edges,
     edge_vectors,
 )
-from isocapsnet.models._logistic import Logistic, fit_logistic
+from isocapsnet.models._logistic import Logistic, fit_calibrated
 from isocapsnet.models._parameters import Positive, estimator, in_range
 from isocapsnet.models._state import Expected, check_truth
 
@@ -49,11 +49,13 @@ class ConstantClassifier(GraphClassifier):
 
 @estimator
 class LinearClassifier(GraphClassifier):
-    """L2 logistic regression on standardised edges.
+    """Calibrated L2 logistic regression on standardised edges.
 
     Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal is
     not used. Each edge, with its sign, is centred and scaled by its mean and deviation over the training
-    graphs; an edge that never varies is ignored.
+    graphs; an edge that never varies is ignored. With more than two classes, classes have equal or balanced weights in
+    the fit, whichever predicts better in cross-validation within the training data. Probabilities are calibrated in
+    the same cross-validation.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ class LinearClassifier(GraphClassifier):
         takes, from a grid over nine decades, the value with the least log-loss in stratified cross-validation
         within the training data (five folds, or as many as the smallest class allows).
     class_weight : None, "balanced" or dict
-        Weight of each class in the fit and in the choice of ``C``.
+        Weight of each class in the fit, in the choice of ``C`` and in the calibration.
     random_state : int, generator or None
         Shuffles the inner folds.
 
@@ -76,6 +78,8 @@ class LinearClassifier(GraphClassifier):
     directed_ : bool
         Whether both triangles are used.
     """
+
+    version: ClassVar[int] = 2
 
     C: Positive | None = None
     class_weight: Any = None
@@ -96,7 +100,7 @@ class LinearClassifier(GraphClassifier):
         scaler = StandardScaler()
         edges = scaler.fit_transform(edge_vectors(X, directed=self.directed_))
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
-        head = fit_logistic(edges, codes, weights, seed=as_seed(self.random_state), C=self.C)
+        head = fit_calibrated(edges, codes, weights, seed=as_seed(self.random_state), C=self.C)
         self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:

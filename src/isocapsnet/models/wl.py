@@ -8,22 +8,19 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from sklearn.svm import SVC
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import GraphClassifier, RepresentationMixin, as_seed, class_weights
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
+from isocapsnet.models._calibration import fit_slope_and_offset
 from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
 from isocapsnet.models._state import Expected
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
-
-# A negative slope would reverse the ranking of the support vector machine.
-_LEAST_SLOPE = 1e-3
 
 
 @estimator
@@ -162,7 +159,7 @@ class WLClassifier(RepresentationMixin, GraphClassifier):
         held_out = np.concatenate([fold for _, fold in folds])
         scores, codes = scores[held_out], codes[held_out]
         if self.head == "svm":
-            slope, offset = _calibrate(scores, codes, weights)
+            slope, offset = fit_slope_and_offset(scores, codes, weights)
         proba = self._probabilities(scores, slope, offset)[np.arange(len(codes)), codes]
         return slope, offset, float(-weights[codes] @ np.log(np.maximum(proba, 1e-12)))
 
@@ -220,24 +217,3 @@ def _labelled(graphs: NDArray[np.bool_], node_labels: str) -> list[tuple[dict[in
         neighbours = [np.flatnonzero(row).tolist() for row in graph]
         labelled.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
     return labelled
-
-
-def _calibrate(
-    scores: NDArray[np.float64], codes: NDArray[np.int64], weights: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
-    """Slope and offset ``(n_classes,)`` that give ``scores (n_graphs, n_classes)`` the least log-loss as
-    softmax(slope * scores + offset), with Platt's softened targets, so that perfect scores stay finite."""
-    n_classes = len(weights)
-    counts = np.bincount(codes, minlength=n_classes)
-    targets = (np.eye(n_classes) * counts + 1) / (counts[:, None] + n_classes)
-    unit = float(np.abs(scores).max()) or 1.0
-
-    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        logits = parameters[0] * scores / unit + parameters[1:]
-        excess = weights[codes, None] * (softmax(logits, axis=1) - targets[codes])
-        value = -np.sum(weights[codes, None] * targets[codes] * log_softmax(logits, axis=1))
-        return value, np.concatenate([[np.sum(excess * scores) / unit], excess.sum(axis=0)])
-
-    bounds = [(_LEAST_SLOPE, None)] + [(None, None)] * n_classes
-    best = minimize(loss, np.r_[1.0, np.zeros(n_classes)], jac=True, bounds=bounds, method="L-BFGS-B").x
-    return float(best[0] / unit), best[1:]
