@@ -235,7 +235,7 @@ class TwoForms(TemplateClassifier):
         motifs = modules[windows]
         assert isinstance(motifs, MotifNetwork)
         with torch.no_grad():
-            motifs.head.bias += torch.as_tensor(combination.intercepts / second).to(motifs.head.bias)
+            motifs.head.bias.add_(torch.as_tensor(combination.intercepts / second).to(motifs.head.bias))
         self.module_.motifs = motifs
         self.forms_, self.temperature_ = (PAPER, windows), first + second
         self.form_weights_ = (first / self.temperature_, second / self.temperature_)
@@ -261,8 +261,9 @@ class TwoForms(TemplateClassifier):
         if "forms" not in values:
             values, arrays = _complete_earlier(self.windows, values, arrays)
         forms = tuple(values["forms"])
-        expected = {(PAPER,): (1, 0)} | {(windows,): (0, 1) for windows in MOTIF_WINDOWS}
-        expected |= {(PAPER, windows): (first, second) for windows in MOTIF_WINDOWS}
+        expected: dict[tuple[str, ...], tuple[float, float]] = {(PAPER,): (1, 0)}
+        for windows in MOTIF_WINDOWS:
+            expected |= {(windows,): (0, 1), (PAPER, windows): (first, second)}
         if (first, second) != expected.get(forms) or abs(first + second - 1) > 1e-9:
             raise InputError(f"its form_weights {first!r:.20} and {second!r:.20} do not fit its forms {forms!r:.60}")
         self.forms_, self.form_weights_ = forms, (first, second)

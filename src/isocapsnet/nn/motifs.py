@@ -211,7 +211,7 @@ class MotifNetwork(nn.Module):
         scores = (pooled - pooled.mean(dim=0)) / (self.variance + _BATCH_NORM_EPSILON).sqrt()
         self.covariance.copy_(scores.T @ scores / len(scores))
         is_for = codes[:, None] == self.speaks_for
-        patterns = self.templates
+        patterns: Tensor = self.templates
         for is_last in (False, True):
             best = turn_windows(windows, strongest_windows(windows, patterns))
             others = mean_over(best, ~is_for, torch.zeros_like(patterns))
