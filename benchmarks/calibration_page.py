@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from calibration_methods import FIXED, METHODS, identify, measure_method
 from calibration_ridge import SCHEMES
@@ -215,21 +216,24 @@ def _findings(cells: Mapping[str, Row]) -> str:
             f'False "{title}": {pooled(counts):.3f} of all datasets; above .05 by the 99 % bound in {n_over} of '
             f"{len(cells)} cells ({show_range(n for _, n in counts)} datasets each)."
         )
-    shares = [row["figures"][a][NEW]["covered"] / row["figures"][a]["n"] for row in cells.values() for a in _AREAS]
+    covered = [_count(row, area, "covered", NEW) for row in cells.values() for area in _AREAS]
+    surely_low = sum(stats.binom.cdf(hits, n, 0.92) < 0.01 for hits, n in covered)
+    surely_high = sum(stats.binom.sf(hits - 1, n, 0.99) < 0.01 for hits, n in covered)
     lines.append(
-        f"Coverage is below .92 in {sum(share < 0.92 for share in shares)} and above .99 (wider than needed) in "
-        f"{sum(share > 0.99 for share in shares)} of {len(shares)} cells and areas."
+        f"Coverage is below .92 in {sum(hits / n < 0.92 for hits, n in covered)} (by a 99 % bound in {surely_low}) and "
+        f"above .99, wider than needed, in {sum(hits / n > 0.99 for hits, n in covered)} (by a 99 % bound in "
+        f"{surely_high}) of {len(covered)} cells and areas."
     )
     for title, (scenario, claim) in TRUE.items():
-        counts = [[_count(row, scenario, claim, test) for row in cells.values()] for test in (NEW, OLD)]
+        new, old = ([_count(row, scenario, claim, test) for row in cells.values()] for test in (NEW, OLD))
         if claim == "equivalent":
             largest = max(row["n_subjects"] for row in cells.values())
             some = [_count(row, scenario, claim, NEW) for row in cells.values() if row["n_subjects"] == largest]
             lines.append(f'True "{title}" is said in {pooled(some):.3f} of the datasets of {largest} subjects.')
         else:
-            n_less = sum(_is_clearly_less(*pair) for pair in zip(*counts, strict=True))
+            n_less = sum(_is_clearly_less(*pair) for pair in zip(new, old, strict=True))
             lines.append(
-                f'True "{title}": {pooled(counts[0]):.3f} of all datasets ({OLD}: {pooled(counts[1]):.3f}); clearly '
+                f'True "{title}": {pooled(new):.3f} of all datasets ({OLD}: {pooled(old):.3f}); clearly '
                 f"less often than by {OLD} in {n_less} of {len(cells)} cells."
             )
     return "### What it shows\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
