@@ -57,6 +57,6 @@ def describe_control(plan: Plan) -> str | None:
     if is_known or not any(method.name in BASELINES for method in plan.methods):
         return None
     return (
-        f"There is no row {CONTROL}: age, sex, motion or other covariates are not known. Name their columns as "
-        "covariates to see what can be predicted without graphs."
+        f"There is no row {CONTROL}, because the data have no age, sex or motion and no covariates were named. Name "
+        "columns as covariates to see how well they predict the classes without graphs."
     )
