@@ -252,8 +252,8 @@ def gpu_match(result: dict[str, Any]) -> list[str]:
         "- *captured*: the layer that `torch.cuda.make_graphed_callables` returns; autograd and copies remain.\n"
         "- *summed*: `distance.sum().backward()`, which also launches the sum and its gradient.\n",
         "Times are medians over rounds of ten calls, measured by CUDA events; the device was idle before each call. "
-        f"The host varies: the median round took up to {slowest:.1f} times as long as the fastest. Fused times above the "
-        "bar, the time we aimed at, are bold.\n",
+        f"The host varies: the median round took up to {slowest:.1f} times as long as the fastest. Fused times "
+        "above the bar, the time we aimed at, are bold.\n",
         table(
             ["k", "bar", *(words for _, words in GPU_COLUMNS), "eager", "literal"],
             (
