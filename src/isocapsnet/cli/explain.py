@@ -20,29 +20,31 @@ _LISTED_REGIONS = 6
 @click.command()
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("data")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the results.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the explanation."
+)
 @click.option(
     "--folds",
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Number of refits, each explained on the fold that it did not see; 0 explains MODEL itself.",
+    help="Number of refits, each explained on the fold that it did not see; 0: explain MODEL itself.",
 )
 @click.option(
     "--attribution",
     type=click.Choice(["gradient", "integrated"]),
     default="gradient",
     show_default=True,
-    help="How edges are attributed; integrated needs captum.",
+    help="Attribution of edges: gradient, or integrated gradients (needs captum).",
 )
 @click.option(
     "--networks",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="TABLE",
-    help="CSV with a column `network`, one row per node.",
+    help="CSV file with a column `network` and one row per node.",
 )
 @click.option("--figures/--no-figures", default=True, help="Draw templates and, with coordinates, the brain (default).")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the folds and refits.")
 @reading_options
 def explain(
     model: Path, data: str, out: Path, folds: int, attribution: str, networks: Path | None, figures: bool, seed: int,
@@ -50,9 +52,9 @@ def explain(
 ) -> None:  # fmt: skip
     """Explain a saved MODEL on DATA: its templates and motifs, where they match, whether they are stable, its edges.
 
-    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit. The settings of
-    MODEL are therefore fitted again on folds of DATA; effects and verdicts come from the graphs that each refit did not
-    see.
+    A model cannot be judged on graphs that it was trained on, and stability cannot be judged from one fit. The settings
+    of MODEL are therefore fitted again on folds of DATA. Effects and verdicts come from the graphs that each refit did
+    not see.
 
     \b
     Examples
