@@ -105,6 +105,7 @@ def _summary(explanation: "Explanation") -> "RichTable":
     """
     from rich.table import Table as RichTable
 
+    from isocapsnet._format import interval
     from isocapsnet.cli._display import escape
 
     graphs = (
@@ -115,23 +116,18 @@ def _summary(explanation: "Explanation") -> "RichTable":
     table = RichTable(title=escape(f"{explanation.title}: {graphs}"), title_justify="left")
     for name in ("evidence", "effect d", "regions", "verdict"):
         table.add_column(name, overflow="fold")
-    for card in explanation.cards:
-        effect = card.effect
-        table.add_row(
-            f"template {card.template + 1}",
-            f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
-            escape(", ".join(explanation.node_name(region.node) for region in card.regions[:_LISTED_REGIONS])),
-            escape(card.sentence),
-        )
+    rows: list[tuple[str, Any, list[str]]] = [
+        (f"template {card.template + 1}", card, [explanation.node_name(region.node) for region in card.regions])
+        for card in explanation.cards
+    ]
     for motif in explanation.motif_cards:
-        effect, shares = motif.effect, motif.region_shares
-        nodes = sorted(range(len(shares)), key=lambda node: -shares[node])[:_LISTED_REGIONS]
-        table.add_row(
-            f"motif {motif.motif + 1}",
-            f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
-            escape(", ".join(f"{explanation.node_name(node)} ({shares[node]:.0%})" for node in nodes)),
-            escape(motif.sentence),
-        )
+        shares = motif.region_shares
+        nodes = sorted(range(len(shares)), key=lambda node: -shares[node])
+        regions = [f"{explanation.node_name(node)} ({shares[node]:.0%})" for node in nodes]
+        rows.append((f"motif {motif.motif + 1}", motif, regions))
+    for name, card, regions in rows:
+        effect = interval(card.effect.value, card.effect.low, card.effect.high, digits=2)
+        table.add_row(name, escape(effect), escape(", ".join(regions[:_LISTED_REGIONS])), escape(card.sentence))
     strongest = explanation.strongest_regions[:_LISTED_REGIONS]
     table.add_row(
         "edges",

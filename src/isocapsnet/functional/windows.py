@@ -1,9 +1,9 @@
 """Windows that follow the edges of a graph instead of the order of its nodes.
 
-The windows of the paper are contiguous index ranges, so a pattern is found where node order puts it. The windows here
-are sets of nodes that a graph's own strong edges select: a pattern is found wherever it lies, and the result does not
-depend on the order of the nodes. Edges are strong when they deviate from what is usual, the mean graph say; all
-functions take graphs from which that has been subtracted.
+The windows of the paper are contiguous index ranges, so a pattern is only found if its nodes are neighbours in the
+order of nodes. The windows here are sets of nodes that are selected by the strong edges of each graph. A pattern is
+found at any nodes, and the result does not depend on their order. An edge is strong if it deviates from a reference
+such as the mean graph; all functions take graphs from which the reference has been subtracted.
 """
 
 import math
@@ -17,7 +17,7 @@ from isocapsnet.functional.isomorphic import match_by
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.permutations import permutation_at
 
-# Graphs that are matched at once where no gradient is needed.
+# Graphs that are matched at once if no gradient is needed.
 _GRAPHS = 64
 
 
@@ -31,7 +31,7 @@ class NearestWindows(NamedTuple):
     window : Tensor (n_graphs, n_templates), int64
         Which window it is.
     order : Tensor (n_graphs, n_templates, k), int64
-        Row ``order[c]`` of the window lies on row c of the template.
+        Row ``order[c]`` of the window matches row c of the template.
     """
 
     distance: Tensor
@@ -42,8 +42,8 @@ class NearestWindows(NamedTuple):
 def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tensor:
     """Sets of nodes grown from the strongest edges, one node at a time.
 
-    A set starts with the two nodes of an edge; the node with the largest sum of squared deviations to the nodes in the
-    set is added until there are k, so all edges of a set take part in its choice.
+    A set starts with the two nodes of an edge. Then the node with the largest sum of squared deviations to the nodes in
+    the set is added, until the set has k nodes, so all edges of a set influence its choice.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
     Returns
     -------
     Tensor (n_graphs, n_windows, k, k)
-        Gradients flow back to the edges that were taken.
+        Gradients flow to the edges that were taken.
     """
     n_graphs, n_windows, k = nodes.shape
     index = nodes[..., :, None] * graphs.shape[2] + nodes[..., None, :]
@@ -114,9 +114,9 @@ def match_windows(windows: Tensor, templates: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_steps: int = 5) -> Tensor:
-    """What the carriers of each template have in common: the mean of their nearest windows, each turned onto it.
+    """What the carriers of each template have in common: the mean of their nearest windows, each aligned to it.
 
-    The nearest windows are then looked up again for the mean, and so on. Each step is one of Lloyd's algorithm with one
+    Then the nearest windows of the mean are found again, and so on. Each step is a step of Lloyd's algorithm with one
     centre: the sum of squared distances to the carriers never increases.
 
     Parameters
@@ -129,7 +129,7 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
     Returns
     -------
     Tensor (n_templates, k, k)
-        A template without carriers stays as it is.
+        A template without carriers is not changed.
     """
     patterns, counts = templates, carriers.sum(dim=0)[:, None, None]
     for _ in range(n_steps):
@@ -145,13 +145,13 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
 
 
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:
-    """-τ log mean exp(-d/τ): the minimum where τ is small, the mean where it is large."""
+    """-τ log mean exp(-d/τ): near the minimum for small τ, near the mean for large τ."""
     n = distances.shape[dim]
     return -temperature * ((-distances / temperature).logsumexp(dim=dim) - math.log(n))
 
 
 def _strengths(deviations: Tensor, kernel_size: int) -> Tensor:
-    """How strong each pair of nodes is connected, in either direction: ``(n_graphs, n_nodes, n_nodes)``."""
+    """How strongly each pair of nodes is connected, in either direction: ``(n_graphs, n_nodes, n_nodes)``."""
     n_nodes = deviations.shape[-1]
     if not 1 <= kernel_size <= n_nodes:
         raise InputError(f"kernel_size={kernel_size} is out of range; the graphs have {n_nodes} nodes.")
