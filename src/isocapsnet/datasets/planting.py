@@ -1,4 +1,4 @@
-"""Patterns, and the nodes at which each graph carries them."""
+"""Patterns, and the nodes of each graph at which they are planted."""
 
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -152,7 +152,7 @@ class Planter:
     def _deal(self, effect: str) -> NDArray[np.bool_]:
         """The graphs that carry a pattern ``(n_graphs,)``: a share of class 1, or of all graphs for "null".
 
-        Patterns are dealt out in turn, so that as few graphs as possible have none: with a prevalence of a half, every
+        Patterns are assigned in turn, so that as few graphs as possible have none: with a prevalence of a half, every
         graph of class 1 has one of two patterns.
         """
         order = self._dealing_order
