@@ -133,7 +133,7 @@ def test_long_names_of_facts_leave_room_for_their_values(browser: Any, toy_page:
     visited = Visit(browser, toy_page, 1040)
     widths = visited.page.evaluate(
         """() => {
-            for (const name of document.querySelectorAll('.card .facts dt')) name.textContent = 'a long name '.repeat(5);
+            for (const name of document.querySelectorAll('.card .facts dt')) name.textContent = 'long name '.repeat(6);
             return [...document.querySelectorAll('article.card .facts dd')].map((value) => value.clientWidth);
         }"""
     )
