@@ -17,19 +17,21 @@ COLORS = {"literal": "#b2442f", "eager": "#8a8a8a", "fused": "#2b6ca3"}
 
 HEAD = """# Performance
 
-How fast the isomorphic layer, routing and training are, and how the figures were taken. This page is written by
+This page shows how fast the isomorphic layer, routing and training are, and how this was measured. It is written by
 `python benchmarks/report.py` from `docs/performance/cpu.json` and `docs/performance/gpu.json`; do not edit it.
 
-Four evaluations of the same equations are compared:
+Four implementations of the same equations are compared:
 
-- **literal**: Eq. 1 as it is written down. Windows by unfold, `windows[:, None] - P @ K @ Pᵀ` for all k! permutations,
-  norm, minimum, gradients by autograd. Routing with a product û = Wᵀm for every graph, class and window.
-- **contracted**: the same, with the products of all graphs and classes at a window as one (`einsum`), the first thing
-  one would do to make routing faster in torch.
-- **eager**: the library in plain torch. Correlations in chunks, gradients through the winner alone.
-- **fused**: the library's kernels, Numba on the CPU and Triton on CUDA devices. The default where they are installed.
+- **literal**: Eq. 1 as it is written. Windows are made by unfold, `windows[:, None] - P @ K @ Pᵀ` is computed for all
+  k! permutations, then the norm and the minimum; gradients are those of autograd. Routing computes a product û = Wᵀm
+  for every graph, class and window.
+- **contracted**: the same, but one `einsum` computes the products of all graphs and classes at a window. This is the
+  first step one would take to make routing faster in torch.
+- **eager**: the library in plain torch. Correlations are computed in chunks, and gradients only through the winner.
+- **fused**: the kernels of the library, Numba on the CPU and Triton on CUDA devices. They are the default where they
+  are installed.
 
-All times are forward and backward, to the templates. Memory is what was held at the peak beyond the inputs.
+All times are of the forward and the backward pass to the templates. Memory is the peak beyond the inputs.
 """
 
 
@@ -71,10 +73,10 @@ def cpu_page(result: dict[str, Any]) -> list[str]:
         "## CPU\n",
         f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}, numba "
         f"{machine['numba']}. Command: `make bench`, which runs `python benchmarks/cpu.py` and this report. Every "
-        "figure is the best of several rounds, in each of which the kernels take turns in processes of their own; the "
-        "slow ones are repeated less often in a round.\n",
+        "number is the best of several rounds. In each round the kernels take turns, each in its own process; slow "
+        "kernels have fewer repetitions.\n",
         "### The match: 64 graphs of 90 nodes, one template\n",
-        '`python benchmarks/measure.py match \'{"kernel": "fused", "kernel_size": 4}\'` takes one figure.\n',
+        '`python benchmarks/measure.py match \'{"kernel": "fused", "kernel_size": 4}\'` measures one of them.\n',
         table(
             [
                 "k",
@@ -111,12 +113,12 @@ def cpu_page(result: dict[str, Any]) -> list[str]:
         ),
         *epoch_page(result["epoch"]),
         "### Cost against size\n",
-        "`python benchmarks/cpu.py --only scaling`: time is linear in the number of windows and of templates, and no "
-        "memory depends on k!.\n",
+        "`python benchmarks/cpu.py --only scaling`. Time is linear in the number of windows and of templates, and "
+        "memory does not depend on k!.\n",
         "![Time and memory of the fused match over graphs, nodes and templates](performance/scaling.svg)\n",
         "### Every method\n",
-        "An epoch over 50 training and 26 validation graphs of 90 nodes at the method's defaults, or the fit where "
-        "there are no epochs. `python benchmarks/cpu.py --only methods`\n",
+        "An epoch over 50 training and 26 validation graphs of 90 nodes with the default settings of the method, or "
+        "the fit if the method has no epochs: `python benchmarks/cpu.py --only methods`\n",
         table(
             ["method", "time", "whole process"],
             ([row["method"], duration(row["seconds"]), megabytes(row["peak_mb"])] for row in result["methods"]),
@@ -130,8 +132,9 @@ def epoch_page(rows: list[dict[str, Any]]) -> list[str]:
     without = " and ".join(duration(row["no decoder"]["seconds"]) for row in rows)
     return [
         "### One epoch of Iso-CapsNet: k = 4, 50 training and 26 validation graphs of 90 nodes\n",
-        '`python benchmarks/measure.py epoch \'{"kernel": "fused", "parameters": {"n_templates": 4}}\'`; optimiser, '
-        "decoder and validation included; the peak is that of the whole process. Four templates are the default.\n",
+        '`python benchmarks/measure.py epoch \'{"kernel": "fused", "parameters": {"n_templates": 4}}\'`. Times '
+        "include optimiser, decoder and validation; the peak is that of the whole process. The default is four "
+        "templates.\n",
         table(
             ["templates", "vs literal", "vs contracted", *kernels, "peak fused", "contracted", "literal"],
             (
@@ -145,8 +148,8 @@ def epoch_page(rows: list[dict[str, Any]]) -> list[str]:
                 for row in rows
             ),
         ),
-        f"{aims(rows)} What is left is not the match, but routing, which goes through the votes of every window six "
-        "times, and the decoder, a plain matrix product that the literal evaluation has as well. Without "
+        f"{aims(rows)} Most of the remaining time is not the match. It is routing, which computes the votes of every "
+        "window six times, and the decoder, a matrix product that is the same in all implementations. Without "
         f"reconstruction the fused epochs take {without}.\n",
     ]
 
@@ -169,16 +172,16 @@ def aims(rows: list[dict[str, Any]], aim: float = 40) -> str:
 def streaming_page(row: dict[str, Any]) -> list[str]:
     return [
         "### More graphs than memory\n",
-        "A fit of one epoch of Iso-CapsNet at its defaults to a memory-mapped file of 10,000 graphs of 200 nodes, a "
-        "tenth of them for validation. Anonymous memory (RssAnon) is what the process holds besides pages of files, "
-        "interpreter and libraries included. `python benchmarks/cpu.py --only streaming`\n",
+        "Iso-CapsNet with default settings is fitted for one epoch to a memory-mapped file of 10,000 graphs of 200 "
+        "nodes, a tenth of them for validation. Anonymous memory (RssAnon) is the memory of the process without pages "
+        "of files; interpreter and libraries are included. `python benchmarks/cpu.py --only streaming`\n",
         table(
             ["", ""],
             [
                 ["the file", megabytes(row["data_mb"])],
                 ["parameters, gradients and optimiser state", megabytes(row["state_mb"])],
-                ["anonymous memory beyond those, at the peak", megabytes(row["extra_mb"])],
-                ["of it before the fit", megabytes(row["before_mb"])],
+                ["other anonymous memory, peak", megabytes(row["extra_mb"])],
+                ["part of it before the fit", megabytes(row["before_mb"])],
                 ["the epoch", duration(row["seconds"])],
                 ["the fit: checks, scaling, epoch, validation, calibration", duration(row["fit_seconds"])],
             ],
@@ -223,8 +226,8 @@ def gpu_times(row: dict[str, Any]) -> list[str]:
 
 def gpu_elsewhere(result: dict[str, Any]) -> list[str]:
     return [
-        f"The same on another machine with a GPU of this kind ({result['device']}), where the host was faster; a "
-        f"training step as below took {milliseconds(result['training'], 'fused')} from Python there:\n",
+        f"The same on another machine with the same GPU ({result['device']}) and a faster host. There the training "
+        f"step below took {milliseconds(result['training'], 'fused')} from Python:\n",
         table(["k", "bar", *(words for _, words in GPU_COLUMNS)], map(gpu_times, result["sizes"])),
     ]
 
@@ -239,18 +242,18 @@ def gpu_match(result: dict[str, Any]) -> list[str]:
     captured = result["graph_correctness"]
     return [
         "### The match: 64 graphs of 90 nodes, one template\n",
-        "Small templates take longer to launch than to compute, so it matters from where they are launched, and what "
-        "is counted:\n",
+        "For small templates the launch takes longer than the computation, so the time depends on how the kernel is "
+        "launched and on what is counted:\n",
         "- *device*: the same work replayed as a CUDA graph.\n"
-        "- *from Python*: forward, and backward with the gradient for the distances given; everything at torch's "
-        "defaults.\n"
+        "- *from Python*: forward, and backward from a given gradient of the distances, with the default settings of "
+        "torch.\n"
         "- *on one thread*: the same under `torch.autograd.set_multithreading_enabled(False)`. By default autograd "
-        "hands gradients on a GPU over to another thread and waits for it.\n"
-        "- *captured*: the layer as `torch.cuda.make_graphed_callables` returns it; autograd and copies remain.\n"
-        "- *summed*: `distance.sum().backward()`, in which the sum and its gradient are launched as well.\n",
-        "Medians over turns of ten calls, timed by CUDA events, the device idle before each call. The host varies: "
-        f"the median turn took up to {slowest:.1f} times as long as the quickest. Fused times above their bar are "
-        "bold.\n",
+        "computes gradients on a GPU in another thread and waits for it.\n"
+        "- *captured*: the layer that `torch.cuda.make_graphed_callables` returns; autograd and copies remain.\n"
+        "- *summed*: `distance.sum().backward()`, which also launches the sum and its gradient.\n",
+        "Times are medians over rounds of ten calls, measured by CUDA events; the device was idle before each call. "
+        f"The host varies: the median round took up to {slowest:.1f} times as long as the fastest. Fused times "
+        "above the bar, the time we aimed at, are bold.\n",
         table(
             ["k", "bar", *(words for _, words in GPU_COLUMNS), "eager", "literal"],
             (
@@ -258,9 +261,9 @@ def gpu_match(result: dict[str, Any]) -> list[str]:
                 for row in sizes
             ),
         ),
-        "The roofline is that of plain float32 arithmetic (132 multiprocessors × 128 operations × 1.98 GHz), held "
-        "against the time on the device: *operations done* are those that the kernel performs, *literal operations* "
-        "the k!·k² multiply-adds per window that they stand for.\n",
+        "The next table compares the time on the device with the peak of plain float32 arithmetic (132 multiprocessors "
+        "× 128 operations × 1.98 GHz). *Operations done* are those that the kernel performs. *Literal operations* are "
+        "the k!·k² multiply-adds per window that the literal implementation would need.\n",
         table(
             ["k", "operations done", "literal operations", "memory fused", "literal"],
             (
@@ -276,11 +279,11 @@ def gpu_match(result: dict[str, Any]) -> list[str]:
         ),
         f"64 graphs of 400 nodes, k = 4, 8 templates (10 million windows): {milliseconds(large, 'fused')} from Python "
         f"(bar {large['bar']:g} ms), {megabytes(large['fused']['extra_mb'])}, most of it the result.\n",
-        f"Checked on the device (`--checks 24`, on the machine with the faster host, below) against the eager "
-        f"kernel in float64, on {checked:,} windows of weighted, binary, "
-        f"rounded and constant graphs: {wrong} wrong winners among the {clear:,} windows whose best and second best "
-        f"correlation differ by more than 1e-4 ‖K‖ ‖A‖; largest error of a distance {worst:.0e} (‖K‖ + ‖A‖). A "
-        f"captured layer gave other bits in {captured['different']} of {captured['cases']} cases.\n",
+        f"The kernel was checked on the device (`--checks 24`, on the machine with the faster host, below) against the "
+        f"eager kernel in float64, on {checked:,} windows of weighted, binary, rounded and constant graphs. Of the "
+        f"{clear:,} windows whose best and second best correlation differ by more than 1e-4 ‖K‖ ‖A‖, {wrong} had a "
+        f"wrong winner. The largest error of a distance was {worst:.0e} (‖K‖ + ‖A‖). The results of a captured layer "
+        f"differed in {captured['different']} of {captured['cases']} cases.\n",
     ]
 
 
@@ -288,7 +291,7 @@ def gpu_routing(result: dict[str, Any]) -> list[str]:
     checked = result["routing_correctness"]
     return [
         "### Routing: k = 4, 2 classes of 16 entries, 3 iterations, a weight matrix per window\n",
-        "*Stored* is routing in plain torch, over capsules and votes held in memory. Memory includes the gradients.\n",
+        "*Stored* is routing in plain torch with capsules and votes in memory. Memory includes the gradients.\n",
         table(
             ["graphs, nodes, templates", "device", "from Python", "stored", "memory fused", "stored"],
             (
@@ -301,10 +304,10 @@ def gpu_routing(result: dict[str, Any]) -> list[str]:
                 for row in result["routing"]
             ),
         ),
-        f"Checked in {checked['cases']} cases of k = 1 to 5 against stored votes in float64, capsules and gradients: "
-        f"largest relative error {checked['worst_error']['float32']:.0e} in float32 and "
-        f"{checked['worst_error']['float64']:.0e} in float64; {checked['differs_on_second_run']} cases gave other bits "
-        "on a second run.\n",
+        f"Capsules and gradients were compared with those of stored votes in float64, in {checked['cases']} cases of "
+        f"k = 1 to 5. The largest relative error was {checked['worst_error']['float32']:.0e} in float32 and "
+        f"{checked['worst_error']['float64']:.0e} in float64. In {checked['differs_on_second_run']} cases a second run "
+        "gave different bits.\n",
     ]
 
 
@@ -313,30 +316,31 @@ def gpu_training(row: dict[str, Any]) -> list[str]:
         "### One training step of Iso-CapsNet: 64 graphs of 90 nodes, 4 templates, k = 4\n",
         "Match, routing, residual, decoder, loss, gradients and fused AdamW: "
         f"{milliseconds(row, 'fused')} from Python, {milliseconds(row, 'one_thread')} on one thread, "
-        f"{milliseconds(row, 'replayed')} on the device. The difference is the host, which launches the many small "
-        "operations around match and routing.\n",
+        f"{milliseconds(row, 'replayed')} on the device. The rest is the time that the host needs to launch the many "
+        "small operations around match and routing.\n",
     ]
 
 
 WHY = """## Why it is fast
 
-‖PKPᵀ - A‖² = ‖K‖² + ‖A‖² - 2⟨PKPᵀ, A⟩, so only the best correlation is sought. Permutations that begin alike share
-most of theirs: walking the tree of prefixes costs six to eight operations per permutation on the CPU and some twenty on
-the GPU, instead of k². Windows lie in the lanes of a vector or the threads of a warp, and nothing but the winner is
-written. The distance is then taken from the winner's difference itself, so nothing is lost to cancellation, and
-gradients flow through the winner alone.
+‖PKPᵀ - A‖² = ‖K‖² + ‖A‖² - 2⟨PKPᵀ, A⟩, so the search needs only the largest correlation ⟨PKPᵀ, A⟩. Permutations with
+the same first nodes share most of its terms. A walk through the tree of prefixes needs six to eight operations per
+permutation on the CPU and about twenty on the GPU, instead of k². Each lane of a vector or thread of a warp has one
+window, and only the winner is written to memory. The distance is then computed from the difference PKPᵀ - A of the
+winner, so there is no cancellation. Gradients are computed through the winner only.
 
-Routing makes the votes anew in every iteration, a window's weights in the nearest cache while the graphs pass by,
-instead of storing graphs × classes × windows × capsule size of them.
+Routing computes the votes again in every iteration, instead of storing graphs × classes × windows × capsule size
+numbers. The weights of a window stay in the nearest cache while the graphs of the batch are processed.
 
-On a GPU the host is the limit at small sizes. Up to k = 5 the match is one launch forward and two backward, routing
-thirteen in all, their compiled code found in one look-up: Triton's own takes longer than most of the kernels.
+On a GPU the host is the limit at small sizes. Up to k = 5 the match is one launch forward and two backward, and routing
+has thirteen in all. The compiled code is found in one look-up, because Triton's own look-up takes longer than most of
+the kernels.
 
-Results do not depend on the number of threads. The CPU kernels use up to `torch.get_num_threads()` of them, where a
-call takes ten milliseconds or more and where sharing it has gained time of late; a core that is busy with something
-else makes them work alone. All other steps of a fit, a prediction or an explanation are short and run on one thread,
-whatever `OMP_NUM_THREADS` says; `python benchmarks/threads.py` compares the time with that of one thread. A template
-size that is used for the first time on a machine is compiled once, for some seconds, and cached.
+Results do not depend on the number of threads. The CPU kernels use up to `torch.get_num_threads()` threads if a call
+takes ten milliseconds or more and if several threads were faster in recent calls; beside a busy core they use one. All
+other steps of a fit, a prediction or an explanation are short and run on one thread, whatever the value of
+`OMP_NUM_THREADS`; `python benchmarks/threads.py` compares the time with that of one thread. The first use of a template
+size on a machine compiles the kernel for some seconds; the compiled code is cached.
 """
 
 

@@ -1,9 +1,13 @@
-"""The documentation is finished: no page ships a mark of something to be put in later."""
+"""The documentation is finished, its links lead somewhere, and the examples of extensions run."""
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from isocapsnet import InputError, load_graphs
+from isocapsnet.datasets import readers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -19,3 +23,35 @@ def test_there_are_pages():
 def test_no_page_has_a_placeholder(page):
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [(number, line) for number, line in enumerate(lines, 1) if PLACEHOLDER.search(line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not link.startswith("http") and not (page.parent / link).exists()] == []
+
+
+def test_the_method_and_the_reader_of_the_page_on_extensions_work(tmp_path, monkeypatch):
+    method, parameters, reader = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)
+    scope = {}
+    exec(method, scope)
+    exec(reader, scope)
+    monkeypatch.setattr(readers, "READERS", {"upper": scope["READER"], **readers.READERS})
+    lines = [f"{label} {weight} 0 {-weight}" for label, weight in [("control", 1), ("case", 2)] * 3]
+    (tmp_path / "study.upper").write_text("\n".join(lines))
+    data = load_graphs(tmp_path / "study.upper")
+    np.testing.assert_array_equal(data.adjacency[1], [[0, 2, 0], [2, 0, -2], [0, -2, 0]])
+    model = scope["NearestMeanClassifier"]().fit(data.adjacency, data.labels)
+    assert model.score(data.adjacency, data.labels) == 1
+    copy = scope["NearestMeanClassifier"]()
+    copy.classes_, copy.n_nodes_in_ = model.classes_, model.n_nodes_in_
+    copy._set_state(*model._get_state())
+    np.testing.assert_array_equal(copy.means_, model.means_)
+    for damaged in ("control 1 x 3", "control 1 2", "\n"):
+        (tmp_path / "study.upper").write_text(damaged)
+        with pytest.raises(InputError, match=r"study\.upper"):
+            load_graphs(tmp_path / "study.upper")
+    exec(parameters, scope)
+    assert scope["NearestMeanClassifier"](absolute=True).get_params() == {"absolute": True}
+    with pytest.raises(InputError, match="absolute"):
+        scope["NearestMeanClassifier"](absolute="no").fit(data.adjacency, data.labels)

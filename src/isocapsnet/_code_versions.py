@@ -3,8 +3,8 @@
 Results of a method are reused only if the method is the same. For an estimator that is given as an object, this is
 decided by its parameters and by its code: the source and the code in memory of its class, of its base classes, and of
 the functions and objects that they name, with the values of the variables that these use. Of a module that they name,
-the whole source is taken. Installed packages are known by the name, version and source of what is named; what that
-calls in turn is not looked at. If anything cannot be described, stored results are not reused.
+the whole source is taken. Of installed packages, the name, version and source of what is named are used, but not what
+it calls in turn. If anything cannot be described, stored results are not reused.
 """
 
 import copyreg
@@ -72,7 +72,7 @@ class _Description:
         if isinstance(value, MethodType):
             return [self.describe(value.__func__), self.describe(value.__self__)]
         if isinstance(value, FunctionType):
-            if is_installed(value.__module__):  # known by its version and code, also if made by exec
+            if is_installed(value.__module__):  # identified by version and code, also if made by exec
                 return self._function(value, str(_version_of(value.__module__)))
             return self._function(value, inspect.getsource(value))
         return self._object(value)
@@ -115,7 +115,7 @@ class _Description:
         return [*identity, members]
 
     def _member(self, item: Any, source: str | None) -> Any:
-        """A function of a class; its source, if that of the class is not known."""
+        """A function of a class; its source, if the source of the class is not available."""
         if isinstance(item, property):
             return [self._member(function, source) for function in (item.fget, item.fset)]
         function = getattr(item, "__func__", getattr(item, "func", item))

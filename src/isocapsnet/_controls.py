@@ -1,4 +1,4 @@
-"""``confound-only``, the control beside the baselines of a benchmark: when it is there, and what it is given."""
+"""``confound-only``, the control of a benchmark: when it is added, and which covariates it gets."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def covariates_step(
     """The step that codes the covariates of ``confound-only``; None if there are none.
 
     They are the columns that the user named, the age, sex and motion that the data have, and the sites, unless folds
-    are sites. The column that groups graphs is none of them, and neither is the target, whatever its name.
+    are sites. The column that groups graphs is excluded, and so is any column that equals the target.
     """
     from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
 
@@ -42,7 +42,7 @@ def _is_target(data: BrainGraphs, column: str) -> bool:
 
 
 def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tuple[MethodSpec, ...]:
-    """The methods with ``confound-only`` beside the baselines, if there are covariates other than sites to give it."""
+    """Add ``confound-only`` if the methods include a baseline and there are covariates other than sites."""
     labels = {method.label for method in methods}
     if covariates is None or not covariates.columns or CONTROL in labels or not labels & set(BASELINES):
         return methods
@@ -50,13 +50,13 @@ def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tup
 
 
 def describe_control(plan: Plan) -> str | None:
-    """What ``confound-only`` is given, or why there is no such row; None if there are no baselines."""
+    """Which covariates ``confound-only`` gets, or why there is no such row; None if there are no baselines."""
     if any(method.name == CONTROL for method in plan.methods):
         return f"{CONTROL} is a linear model on {list_some(plan.covariate_names, 6)}, without graphs."
     is_known = plan.covariates is not None and plan.covariates.columns
     if is_known or not any(method.name in BASELINES for method in plan.methods):
         return None
     return (
-        f"There is no row {CONTROL}: age, sex, motion or other covariates are not known. Name their columns as "
-        "covariates to see what can be predicted without graphs."
+        f"There is no row {CONTROL}, because the data have no age, sex or motion and no covariates were named. Name "
+        "columns as covariates to see how well they predict the classes without graphs."
     )

@@ -79,7 +79,7 @@ def find_class(name: str) -> Any:
 
 
 def load_plugins() -> dict[str, Any]:
-    """The methods of other packages by name. One that is broken, or has the name of another, costs a warning."""
+    """The methods of other packages by name. There is a warning for one that fails or has the name of another."""
     from isocapsnet.models import CONTROLS, MODELS
 
     plugins: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def _make_own(method: Any, *, device: str | None, use_unlabeled: bool) -> Method
         raise InputError(f"The name of a method must be text, not {name!r}; write (name, estimator).")
     estimator = _with_defaults(given) if isinstance(given, type) else given
     model = type(estimator)
-    builtin = next((key for key, known in MODELS.items() if model is known), None)
+    builtin = next((key for key, other in MODELS.items() if model is other), None)
     if (name or model.__name__) in MODELS and (name or model.__name__) != builtin:
         raise InputError(f"{name or model.__name__} is the name of another method; give {model.__name__} another name.")
     runtime: dict[str, Any] = {}

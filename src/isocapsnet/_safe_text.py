@@ -1,6 +1,6 @@
 """Text that comes from data, made safe to print on a terminal and to write into a spreadsheet (leaf module).
 
-File names, identifiers and column names are written by whoever made the data. They may hold escape sequences, line
+File names, identifiers and column names come from the authors of the data. They may contain escape sequences, line
 breaks, marks that reverse the writing direction, or formulas.
 """
 

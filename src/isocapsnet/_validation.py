@@ -1,4 +1,4 @@
-"""What every entry point checks before any work is done (leaf module, numpy only).
+"""The checks of every entry point before any work is done (leaf module, numpy only).
 
 An :class:`InputError` is one sentence: what is wrong, where, and what to do. It names arguments as ``n_nodes=``, which
 the command line turns into options before it prints the sentence and exits with 2.
@@ -40,7 +40,7 @@ def check_graphs(
 ) -> NDArray[Any]:
     """Return ``X`` as a numeric array ``(n_graphs, n_nodes, n_nodes)``, or refuse it.
 
-    The array is never copied when it already is one (a memory map stays a memory map) and never written to.
+    An array is neither copied nor changed, so a memory map stays a memory map.
     """
     try:
         graphs = np.asanyarray(X)

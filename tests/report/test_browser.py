@@ -129,6 +129,18 @@ def test_page_fits_its_width_and_has_no_serious_accessibility_violation(
     visited.context.close()
 
 
+def test_long_names_of_facts_leave_room_for_their_values(browser: Any, toy_page: Path) -> None:
+    visited = Visit(browser, toy_page, 1040)
+    widths = visited.page.evaluate(
+        """() => {
+            for (const name of document.querySelectorAll('.card .facts dt')) name.textContent = 'long name '.repeat(6);
+            return [...document.querySelectorAll('article.card .facts dd')].map((value) => value.clientWidth);
+        }"""
+    )
+    assert len(widths) > 0 and min(widths) > 100
+    visited.context.close()
+
+
 def test_tables_sort_up_and_down_by_number_and_say_so(visit: Visit) -> None:
     head = visit.page.locator("#results thead th").nth(2)
     before = visit.column("results", 1)

@@ -63,7 +63,7 @@ def test_the_page_has_the_motif_its_carriers_and_the_note(content: Content) -> N
     assert f'<article class="card" id="{list_scenes(content)[0].id}"' in page
     assert "The weight is &lt;0&gt;." in page and "Not stable: &lt;why&gt;." in page and "&lt;s3&gt;" in page
     assert "<why>" not in page
-    assert "A motif is a template without a fixed place" in page
+    assert "A motif is a template without a fixed position" in page
     for name in ("pattern", "template", "brain", "carriers"):
         assert f'id="figure-card-isocapsnet-motif-1-{name}"' in page, name
     assert page.count("Learned templates of the first fold") == 0

@@ -19,14 +19,14 @@ from isocapsnet.cli._errors import as_options
 #: Sub-command to its module and its line in ``--help``.
 _COMMANDS = {
     "benchmark": ("isocapsnet.cli.benchmark", "Compare methods on a dataset, without leakage."),
-    "compare": ("isocapsnet.cli.benchmark", "Merge result folders into one table."),
+    "compare": ("isocapsnet.cli.benchmark", "Combine the results of several folders in one table."),
     "data": ("isocapsnet.cli.data", "List, fetch, describe, check and convert datasets."),
     "explain": ("isocapsnet.cli.explain", "Explain a saved network: templates, regions, stability."),
     "fit": ("isocapsnet.cli.models", "Fit one method and save the model."),
     "predict": ("isocapsnet.cli.models", "Predict with a saved model."),
-    "report": ("isocapsnet.cli.report", "Write one HTML page about a results folder."),
+    "report": ("isocapsnet.cli.report", "Write an HTML page about a results folder."),
     "sweep": ("isocapsnet.cli.benchmark", "Vary one parameter of a method (the paper's Table 2)."),
-    "transform": ("isocapsnet.cli.models", "Write the representation a saved model has of each graph."),
+    "transform": ("isocapsnet.cli.models", "Write the features of each graph in a saved model."),
 }
 
 
@@ -86,7 +86,7 @@ def main() -> None:
 
     \b
     Examples
-      isocapsnet benchmark                           the embedded dataset, three methods
+      isocapsnet benchmark                           three methods on an embedded dataset
       isocapsnet data check study/ --target diagnosis
       isocapsnet benchmark study/ --target diagnosis --methods all --out results
       isocapsnet sweep study.npz --method isocapsnet --param kernel_size=1,2,3,4,5

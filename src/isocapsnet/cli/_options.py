@@ -46,37 +46,53 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _EVALUATION_OPTIONS = (
     # How methods are judged
     click.option(
-        "--protocol", default="nested", show_default=True, metavar="NAME", help="nested, paper, leave-site-out, ..."
+        "--protocol",
+        default="nested",
+        show_default=True,
+        metavar="NAME",
+        help="How data are split: nested, paper, leave-site-out.",
     ),
-    click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; else 1)."),
-    click.option("--folds", type=click.IntRange(2), help="Folds, if the data do not define them.  [default: 3]"),
-    click.option("--candidates", type=click.IntRange(1), help="Settings the inner search tries (8); 1: no search."),
+    click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; others: 1)."),
+    click.option("--folds", type=click.IntRange(2), help="Number of folds, unless the data define them (default: 3)."),
+    click.option("--candidates", type=click.IntRange(1), help="Settings tried by the inner search (8; 1: no search)."),
     option_of_tests("corrected-z"),
-    click.option("--explain/--no-explain", default=True, help="Explain networks on their test graphs (default)."),
+    click.option("--explain/--no-explain", default=True, help="Explain every network on its test graphs (default)."),
     # What happens between data and method, inside each fold
-    click.option("--connectivity", metavar="KIND", help="From time series: correlation (default), tangent, ..."),
-    click.option("--transform", default="", metavar="NAME,...", help="Transforms, in this order."),
     click.option(
-        "--choose-transform", default="", metavar="NAME,...", help="Transforms of which the search may choose one."
+        "--connectivity",
+        metavar="KIND",
+        help="Graphs from time series: correlation (default), partial correlation, tangent, ...",
     ),
-    click.option("--harmonize", is_flag=True, help="ComBat over sites, fitted in each fold."),
+    click.option(
+        "--transform",
+        default="",
+        metavar="NAME,...",
+        help="Transforms of the graphs, in this order: fisher-z, density, tangent, ...",
+    ),
+    click.option(
+        "--choose-transform",
+        default="",
+        metavar="NAME,...",
+        help="Transforms of which the search of each method may choose one.",
+    ),
+    click.option("--harmonize", is_flag=True, help="Harmonize sites with ComBat, fitted in each fold."),
     click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
-    click.option("--group", metavar="COL", help="Column of the person that each graph belongs to."),
+    click.option("--group", metavar="COL", help="Column that identifies the person; a person is in one fold only."),
     # Where and how jobs run
-    click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: cores); 0: in this process."),
-    click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler."),
-    click.option("--cluster", metavar="local:N", help="Start a Dask cluster of N workers here and run on it."),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Limit per job."),
-    click.option("--memory-limit", type=Bytes(), help="Limit per job."),
-    click.option("--device", help="cpu, cuda, ... for the methods that have a device."),
+    click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: number of cores); 0: no workers."),
+    click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
+    click.option("--cluster", metavar="local:N", help="Run on a new Dask cluster of N workers on this machine."),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per job."),
+    click.option("--memory-limit", type=Bytes(), help="Memory limit per job."),
+    click.option("--device", help="Device of the networks: cpu, cuda or cuda:1."),
     click.option("--out", type=_FOLDER, default="isocapsnet-results", show_default=True, help="The results folder."),
     click.option("--retry-failed/--no-retry-failed", default=True, help="Run failed jobs again (default)."),
-    click.option("--dry-run", is_flag=True, help="Count jobs and estimate the time; run nothing."),
+    click.option("--dry-run", is_flag=True, help="Count the jobs and estimate the time; run nothing."),
 )
 
 
 def evaluation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of every evaluation; they arrive as keywords of ``isocapsnet.benchmark``."""
+    """Add the options of every evaluation, which are keywords of ``isocapsnet.benchmark``."""
     for option in reversed(_EVALUATION_OPTIONS):
         command = option(command)
     return command

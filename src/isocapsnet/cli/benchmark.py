@@ -16,25 +16,31 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", required=False)
-@click.option("--methods", default="isocapsnet,linear,constant", show_default=True, metavar="all|NAME,...")
-@click.option("--permutations", type=click.IntRange(0), default=0, help="Draws of the permutation test.")
-@click.option("--audit", type=click.Choice(["node-order"]), help="Run again with shuffled nodes.")
-@click.option("--use-unlabeled", is_flag=True, help="Give unlabelled graphs to methods that can use them.")
-@click.option("--save-models/--no-save-models", default=True, help="Keep the models of the first repeat (default).")
+@click.option(
+    "--methods",
+    default="isocapsnet,linear,constant",
+    show_default=True,
+    metavar="all|NAME,...",
+    help="Methods to compare.",
+)
+@click.option("--permutations", type=click.IntRange(0), default=0, help="Label permutations of a permutation test.")
+@click.option("--audit", type=click.Choice(["node-order"]), help="Also run with shuffled nodes.")
+@click.option("--use-unlabeled", is_flag=True, help="Train on unlabelled graphs too, if a method can.")
+@click.option("--save-models/--no-save-models", default=True, help="Save the models of the first repeat (default).")
 @evaluation_options
 @reading_options
 def benchmark(data: str | None, **options: Any) -> None:
     """Compare methods on DATA (a file, a folder or a dataset's name), without leakage.
 
-    Without DATA the embedded dataset `planted-motif` is used. After an interruption, the same command continues the
-    run. A method may be given parameters: isocapsnet[kernel_size=3]. isonn, fastisonn, sdbn, dgcnn, gin, diffpool and
-    wl have the settings of their papers as a preset: gin[preset=paper].
+    Without DATA, the embedded dataset `planted-motif` is used. To continue an interrupted run, repeat the command.
+    Parameters of a method are given in brackets: isocapsnet[kernel_size=3]. isonn, fastisonn, sdbn, dgcnn, gin,
+    diffpool and wl have a preset with the settings of their papers: gin[preset=paper].
 
     \b
     Examples
       isocapsnet benchmark
       isocapsnet benchmark study/ --target diagnosis --methods all --out results
-      isocapsnet benchmark hiv_dti.npz --protocol paper --methods "isocapsnet,isocapsnet[reconstruction_weight=0]"
+      isocapsnet benchmark hiv-dti --protocol paper --methods "isocapsnet,isocapsnet[reconstruction_weight=0]"
       isocapsnet benchmark study.npz --methods "gin,gin[preset=paper],linear,constant"
       isocapsnet benchmark study/ --target diagnosis --site site --protocol leave-site-out --harmonize
       isocapsnet benchmark study.npz --permutations 1000 --scheduler tcp://head:8786
@@ -59,10 +65,10 @@ def benchmark(data: str | None, **options: Any) -> None:
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path, file_okay=False))
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Merge the folders into this one.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Also merge the folders into this one.")
 @option_of_tests("corrected-z")
 def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
-    """Put the results of several runs (or machines) into one table per dataset and protocol.
+    """Combine the results of several runs or machines in one table per dataset and protocol.
 
     \b
     Examples
@@ -85,15 +91,15 @@ def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
 @click.command()
 @click.argument("data", required=False)
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
-@click.option("--param", required=True, metavar="NAME=V1,V2,...", help="The parameter and its values.")
+@click.option("--param", required=True, metavar="NAME=V1,V2,...", help="The parameter and the values to try.")
 @evaluation_options
 @reading_options
 def sweep(data: str | None, **options: Any) -> None:
-    """Vary one parameter of a method: accuracy, F1, seconds and the learned template for each value.
+    """Vary one parameter of a method, and show accuracy, F1, time and the learned template for each value.
 
     \b
     Examples
-      isocapsnet sweep hiv_dti.npz --method isocapsnet --param kernel_size=1,2,3,4,5 --protocol paper
+      isocapsnet sweep hiv-dti --method isocapsnet --param kernel_size=1,2,3,4,5 --protocol paper
     """
     import isocapsnet
     from isocapsnet.cli._display import describe_protocol, escape, make_console, sweep_table

@@ -27,18 +27,18 @@ _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _KINDS = click.Choice(["auto", "graphs", "edges", "series"])
 _ATLASES = click.Choice(["aal90", "aal116", "dk82"])
 _READING_OPTIONS = (
-    click.option("--target", metavar="COL", help="Column (or array) that holds the classes; also @subject, @folder."),
+    click.option("--target", metavar="COL", help="Column or array of the classes, or @subject or @folder."),
     click.option("--site", metavar="COL", help="Column of acquisition sites."),
     click.option("--covariates", type=NameList(), metavar="COL,...", help="Columns of covariates."),
-    click.option("--participants", type=_TABLE, metavar="TABLE", help="Table of subjects, if not with the matrices."),
-    click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts of the wanted file names."),
+    click.option("--participants", type=_TABLE, metavar="TABLE", help="Table of subjects, if it is in another folder."),
+    click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts that file names must have."),
     click.option("--exclude", type=NameList(), default=(), metavar="SUBJECT,...", help="Subjects to leave out."),
-    click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files hold."),
-    click.option("--atlas", type=_ATLASES, help="Which regions the nodes are."),
-    click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="How many nodes graphs have."),
+    click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files contain."),
+    click.option("--atlas", type=_ATLASES, help="Names and coordinates of the nodes."),
+    click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
     click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First node number of edge lists."),
-    click.option("--directed/--undirected", default=None, help="Whether edges of edge lists have a direction."),
-    click.option("--read-limit", type=Bytes(), help="Memory that reading may take (default: what is free)."),
+    click.option("--directed/--undirected", default=None, help="Whether edge lists are directed."),
+    click.option("--read-limit", type=Bytes(), help="Memory that reading may use (default: free memory)."),
 )
 
 
@@ -57,7 +57,7 @@ def data() -> None:
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say how to read a path; they arrive as keywords of ``load_graphs``."""
+    """Add the options for reading data, which are keywords of ``load_graphs``."""
     for option in reversed(_READING_OPTIONS):
         command = option(command)
     return command
@@ -65,7 +65,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @data.command("list")
 def list_datasets() -> None:
-    """List the datasets that can be named instead of a path.
+    """List the datasets that can be given by name.
 
     \b
     Example
@@ -77,7 +77,7 @@ def list_datasets() -> None:
 
     from isocapsnet.datasets.catalog import CATALOG, local_file
 
-    columns = (Column("name", no_wrap=True), Column("how", no_wrap=True), "nodes", "classes", "what (licence)")
+    columns = (Column("name", no_wrap=True), Column("source", no_wrap=True), "nodes", "classes", "title (licence)")
     table = Table(*columns, box=SIMPLE_HEAD)
     for name, entry in CATALOG.items():
         classes = ", ".join(f"{label}: {count}" for label, count in entry.class_counts.items())
@@ -88,7 +88,7 @@ def list_datasets() -> None:
 
 @data.command()
 @click.argument("name")
-@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Where downloads are kept.")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder for downloads.")
 def fetch(name: str, cache: Path | None) -> None:
     """Download the dataset NAME (once) and print its passport.
 
@@ -115,7 +115,7 @@ def fetch(name: str, cache: Path | None) -> None:
     click.echo(f"\nlicence   {entry.licence}\ncitation  {entry.citation}")
     for file in entry.files:
         if checksum := recorded_checksum(file, dataset_folder(name, cache)):
-            click.echo(f"The checksum of {file.path} was not known; {checksum} is recorded for later downloads.")
+            click.echo(f"{file.path} has no published checksum; later downloads will be compared with {checksum}.")
 
 
 @data.command()
@@ -123,7 +123,7 @@ def fetch(name: str, cache: Path | None) -> None:
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole passport as JSON.")
 def describe(path: str, as_json: bool, **options: Any) -> None:
-    """Print the passport of PATH: a file, a folder, or the name of a dataset.
+    """Print the passport of PATH (a file, folder or dataset name).
 
     \b
     Examples
@@ -139,11 +139,12 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
 @data.command()
 @click.argument("path")
 @reading_options
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; long lists are shortened without it.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, with complete lists.")
 def check(path: str, as_json: bool, **options: Any) -> None:
-    """List all problems of PATH at once: what would be refused, what is mended, what is unusual.
+    """List all problems of PATH (a file, folder or dataset name).
 
-    Exits with 0 when the data can be used and with 2 when they would be refused.
+    Shows why the data would be refused, what would be corrected, and what is unusual. The exit code is 0 if the data
+    can be used and 2 if they would be refused.
 
     \b
     Examples
@@ -171,7 +172,7 @@ def check(path: str, as_json: bool, **options: Any) -> None:
 
 
 def _print_findings(findings: "Findings") -> None:
-    """The first of each kind, and how many more there are."""
+    """Print the first findings of each kind, and the number of the others."""
     for title, color, sentences in (
         ("refused", "red", findings.errors),
         ("warning", "yellow", findings.warnings),
@@ -189,7 +190,7 @@ def _print_findings(findings: "Findings") -> None:
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @reading_options
 def convert(path: str, out: Path, **options: Any) -> None:
-    """Read PATH and write it to OUT (.npz), which opens at once and carries its passport.
+    """Convert PATH to OUT, one .npz file with a passport.
 
     \b
     Examples

@@ -20,29 +20,31 @@ _LISTED_REGIONS = 6
 @click.command()
 @click.argument("model", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("data")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the results.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the explanation."
+)
 @click.option(
     "--folds",
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Number of refits, each explained on the fold that it did not see; 0 explains MODEL itself.",
+    help="Number of refits, each explained on the fold that it did not see; 0: explain MODEL itself.",
 )
 @click.option(
     "--attribution",
     type=click.Choice(["gradient", "integrated"]),
     default="gradient",
     show_default=True,
-    help="How edges are attributed; integrated needs captum.",
+    help="Attribution of edges: gradient, or integrated gradients (needs captum).",
 )
 @click.option(
     "--networks",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="TABLE",
-    help="CSV with a column `network`, one row per node.",
+    help="CSV file with a column `network` and one row per node.",
 )
 @click.option("--figures/--no-figures", default=True, help="Draw templates and, with coordinates, the brain (default).")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the folds and refits.")
 @reading_options
 def explain(
     model: Path, data: str, out: Path, folds: int, attribution: str, networks: Path | None, figures: bool, seed: int,
@@ -50,9 +52,9 @@ def explain(
 ) -> None:  # fmt: skip
     """Explain a saved MODEL on DATA: its templates and motifs, where they match, whether they are stable, its edges.
 
-    A model cannot be judged on graphs that it trained on, and stability cannot be judged from one fit. The settings of
-    MODEL are therefore fitted again on folds of DATA; effects and verdicts come from the graphs that each refit did not
-    see.
+    A model cannot be judged on graphs that it was trained on, and stability cannot be judged from one fit. The settings
+    of MODEL are therefore fitted again on folds of DATA. Effects and verdicts come from the graphs that each refit did
+    not see.
 
     \b
     Examples
@@ -103,6 +105,7 @@ def _summary(explanation: "Explanation") -> "RichTable":
     """
     from rich.table import Table as RichTable
 
+    from isocapsnet._format import interval
     from isocapsnet.cli._display import escape
 
     graphs = (
@@ -113,23 +116,18 @@ def _summary(explanation: "Explanation") -> "RichTable":
     table = RichTable(title=escape(f"{explanation.title}: {graphs}"), title_justify="left")
     for name in ("evidence", "effect d", "regions", "verdict"):
         table.add_column(name, overflow="fold")
-    for card in explanation.cards:
-        effect = card.effect
-        table.add_row(
-            f"template {card.template + 1}",
-            f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
-            escape(", ".join(explanation.node_name(region.node) for region in card.regions[:_LISTED_REGIONS])),
-            escape(card.sentence),
-        )
+    rows: list[tuple[str, Any, list[str]]] = [
+        (f"template {card.template + 1}", card, [explanation.node_name(region.node) for region in card.regions])
+        for card in explanation.cards
+    ]
     for motif in explanation.motif_cards:
-        effect, shares = motif.effect, motif.region_shares
-        nodes = sorted(range(len(shares)), key=lambda node: -shares[node])[:_LISTED_REGIONS]
-        table.add_row(
-            f"motif {motif.motif + 1}",
-            f"{effect.value:.2f} \\[{effect.low:.2f}, {effect.high:.2f}]",
-            escape(", ".join(f"{explanation.node_name(node)} ({shares[node]:.0%})" for node in nodes)),
-            escape(motif.sentence),
-        )
+        shares = motif.region_shares
+        nodes = sorted(range(len(shares)), key=lambda node: -shares[node])
+        regions = [f"{explanation.node_name(node)} ({shares[node]:.0%})" for node in nodes]
+        rows.append((f"motif {motif.motif + 1}", motif, regions))
+    for name, card, regions in rows:
+        effect = interval(card.effect.value, card.effect.low, card.effect.high, digits=2)
+        table.add_row(name, escape(effect), escape(", ".join(regions[:_LISTED_REGIONS])), escape(card.sentence))
     strongest = explanation.strongest_regions[:_LISTED_REGIONS]
     table.add_row(
         "edges",

@@ -1,4 +1,4 @@
-"""Connectomes in, checked at the door. Public names are resolved on first use."""
+"""Reading and checking of connectomes. Public names are imported on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

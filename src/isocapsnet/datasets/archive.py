@@ -37,7 +37,7 @@ _MAPPED_BYTES = 1 << 20
 # A compressed archive larger than this is unpacked into the cache once instead of into memory every time.
 _COMPRESSED_IN_MEMORY_BYTES = 256 << 20
 _LEFTOVER_SECONDS = 3600
-# Between two members lie extra fields and padding (at most 87 bytes) and a data descriptor (24); an array needs more.
+# Between two members are extra fields and padding (at most 87 bytes) and a data descriptor (24); an array needs more.
 _LARGEST_GAP = 128
 #: Checksums that were right: of this member of a file with this inode, size and time of change.
 _VERIFIED: set[tuple[int, ...]] = set()
@@ -50,7 +50,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes the place of ``path`` only when the block ends without an error."""
+    """Open a file for writing that replaces ``path`` only if the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -75,7 +75,7 @@ def read_archive(path: Path, limit: ReadLimit | None = None, *, own: bool = Fals
     With ``own``, a file that :func:`write_archive` did not write is refused: compressed arrays may be of any size.
 
     A large compressed archive is unpacked once into the cache folder and mapped there. The checksum of every member is
-    verified, of a mapped one when the file is first read in this state.
+    verified; that of a mapped member when the file is first read after a change.
     """
     limit = limit or ReadLimit()
     arrays, facts = parse(parse_archive, path, limit, in_memory=_COMPRESSED_IN_MEMORY_BYTES, own=own)
@@ -101,7 +101,7 @@ def parse_archive(path: Path, limit: ReadLimit, *, in_memory: int, own: bool = F
         compressed = sum(info.file_size for info in members.values() if info.compress_type != zipfile.ZIP_STORED)
         if own and compressed:
             raise InputError(f"{path.name} has compressed arrays, which saved data never have; save the data again.")
-        # A small file that expands a lot is read into memory, where the limit holds, and not written to disk.
+        # A small file that expands a lot is read into memory, where the limit applies, and not written to disk.
         if compressed > in_memory and path.stat().st_size > in_memory // 8:
             return {}, {"is_packed": True}
         arrays, mapped = {}, {}
@@ -186,11 +186,11 @@ def _locate(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: 
 
 
 def _unpacked(path: Path, limit: ReadLimit) -> Path:
-    """The uncompressed twin of a compressed archive, written into the cache on first use."""
+    """The uncompressed copy of a compressed archive, written into the cache on first use."""
     with path.open("rb") as compressed:
         digest = hashlib.file_digest(compressed, "sha256").hexdigest()
     twin = cache_folder() / "unpacked" / f"{digest}.npz"
-    # What a killed process was writing; anything younger may belong to a process that lives.
+    # Left by a killed process; a younger file may belong to a running process.
     for leftover in twin.parent.glob(".*.npz.*"):
         with suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:

@@ -1,6 +1,6 @@
-"""Which node is which region: names and MNI coordinates, and data whose nodes must be those of other data.
+"""Names and MNI coordinates of nodes, and matching of the nodes of two datasets.
 
-The tables beside this module hold region names and centroids in MNI millimetres of AAL (Tzourio-Mazoyer et al.,
+The tables in this folder have region names and centroids in MNI millimetres of AAL (Tzourio-Mazoyer et al.,
 2002) and Desikan-Killiany (Desikan et al., 2006), in the order in which connectomes of these atlases list them.
 """
 
@@ -24,7 +24,7 @@ ATLASES = {"aal90": ("aal116", 90), "aal116": ("aal116", 116), "dk82": ("dk82", 
 
 
 class Atlas:
-    """Node names ``(n_nodes,)`` and, where known, their coordinates in MNI millimetres ``(n_nodes, 3)``."""
+    """Node names ``(n_nodes,)`` and, if available, their coordinates in MNI millimetres ``(n_nodes, 3)``."""
 
     def __init__(self, node_names: Sequence[str], coordinates: ArrayLike | None = None, *, name: str = "") -> None:
         self.name = name
@@ -56,7 +56,7 @@ def load_atlas(name: str) -> Atlas:
 def find_atlas(
     node_names: Sequence[str] | None, coordinates: NDArray[Any] | None, n_nodes: int, atlas_name: str, name: str
 ) -> Atlas | None:
-    """The nodes' own names and coordinates, else a built-in atlas that the data are named after."""
+    """An atlas of the given names and coordinates of nodes, else a built-in atlas whose name is in that of the data."""
     if coordinates is not None or node_names is not None:
         same = next((a for a in map(load_atlas, ATLASES) if list(a.node_names) == list(node_names or ())), None)
         names = node_names or [str(i) for i in range(1, n_nodes + 1)]
@@ -82,7 +82,7 @@ def layout_of(data: "BrainGraphs") -> Layout:
 
 
 def match_nodes(data: "BrainGraphs", n_nodes: int | None, like: Layout | None) -> "BrainGraphs":
-    """The data with their nodes in the order of ``like``; other nodes, or another number of them, are refused.
+    """The data with their nodes in the order of ``like``. Data with other nodes, or another number, are refused.
 
     Data that do not name their nodes are assumed to have them in that order.
     """

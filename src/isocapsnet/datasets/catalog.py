@@ -1,6 +1,6 @@
-"""Public datasets as declarations: what they hold, whose they are, and how to get them.
+"""Public datasets: what they contain, who published them, and how to get them.
 
-A dataset is found by its name: in the folder that the environment variable ``ISOCAPSNET_DATA`` names, else by download.
+A dataset is given by name. It is read from the folder in the environment variable ``ISOCAPSNET_DATA``, or downloaded.
 """
 
 import os
@@ -82,12 +82,12 @@ def fetch_graphs(name: str, *, cache: Path | None = None, progress: Progress | N
 
 
 def dataset_folder(name: str, cache: Path | None = None) -> Path:
-    """Where a downloaded dataset lies."""
+    """The folder of a downloaded dataset."""
     return (cache or cache_folder()) / "datasets" / name
 
 
 def local_file(name: str) -> Path | None:
-    """Where the file of a dataset is looked for; ``None`` when ``ISOCAPSNET_DATA`` is not set."""
+    """The path of a dataset in ``ISOCAPSNET_DATA``; ``None`` if the variable is not set."""
     folder = os.environ.get("ISOCAPSNET_DATA")
     return Path(folder) / _local_name(name) if folder else None
 
@@ -98,7 +98,7 @@ def _local_name(name: str) -> str:
 
 # The regions of AAL's frontal lobe come first. Few nodes and graphs keep a first run on a laptop under three minutes.
 _N_FRONTAL = 28
-#: What the embedded datasets have in common unless they say otherwise: arguments of make_planted_graphs.
+#: Default arguments of make_planted_graphs for the embedded datasets.
 _USUAL: dict[str, Any] = {"n_patterns": 2, "signal_to_noise": 2.5, "n_sites": 3, "site_effect": 0.1, "missing_nodes": 1}
 
 
@@ -168,7 +168,7 @@ def _paper(what: str, n_nodes: int, counts: dict[str, int], atlas: str, folder: 
 CATALOG: dict[str, CatalogEntry] = {
     "planted": _planted("two planted patterns in one class only", effect="existence"),
     "planted-orientation": _planted("the same two patterns in both classes, permuted in one", effect="orientation"),
-    # Half of the cases can be told by fixed edges, the others by a sub-graph that is at other nodes in each of them.
+    # Half of the cases differ in fixed edges, the others in a sub-graph that is at different nodes in each of them.
     "planted-motif": _planted(
         "a pattern at fixed nodes in half of the cases, a motif anywhere in the others",
         effect=("existence", "motif"),

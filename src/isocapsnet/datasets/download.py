@@ -1,4 +1,4 @@
-"""Downloads by pooch: https only, checked, and in place only when complete."""
+"""Downloads by pooch: https only, checked, and saved only if complete."""
 
 import hashlib
 import json
@@ -67,8 +67,8 @@ def download(file: RemoteFile, folder: Path, progress: Progress | None = None) -
         ) from error
     if checksum is None:
         with replacing(folder / _RECORD) as record:
-            known = _recorded(folder) | {file.path: f"sha256:{pooch.file_hash(target)}"}
-            record.write(json.dumps(known, indent=1).encode())
+            recorded = _recorded(folder) | {file.path: f"sha256:{pooch.file_hash(target)}"}
+            record.write(json.dumps(recorded, indent=1).encode())
     return target
 
 

@@ -1,4 +1,4 @@
-"""Near-duplicate subjects: real releases hold the same person twice."""
+"""Near-duplicate subjects: some public datasets contain the same person twice."""
 
 import heapq
 

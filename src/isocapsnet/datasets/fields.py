@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError
 
-#: Texts that stand for a missing value, in lower case.
+#: Texts that mean a missing value, in lower case.
 MISSING = frozenset({"", "n/a", "na", "nan", "none", "null", "<na>"})
 
 
@@ -128,8 +128,8 @@ def _one_per_graph(labels: Any) -> NDArray[np.object_]:
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return ``(codes, names)``: per value the index of its name, -1 where it is missing.
 
-    Names stand in the order of the values: numbers by size, also when written as text, other texts alphabetically.
-    Refused are numbers that look like a measurement, and texts that differ for nearly all subjects.
+    Names are in the order of the values: numbers by size, even if written as text; other texts alphabetically. Numbers
+    that look like a measurement, and texts that differ for nearly all subjects, are refused.
     """
     names = [None if is_missing(value) else _name(value) for value in _one_per_graph(values)]
     counts = Counter(name for name in names if name is not None)
@@ -142,7 +142,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
 def _check_classes(counts: Counter[str]) -> None:
     """Refuse values that differ for nearly all subjects, or that look like a measurement."""
     n_values, n_labels = len(counts), counts.total()
-    # Decimal commas count here too, although names with a comma stay as they are.
+    # Decimal commas are understood here too, although names with a comma are not changed.
     numbers = {name: number for name in counts if (number := _as_number(name.replace(",", ".", 1))) is not None}
     fraction = next((name for name, number in numbers.items() if not number.is_integer()), None)
     are_numbers = len(numbers) == n_values

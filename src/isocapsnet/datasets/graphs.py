@@ -1,4 +1,4 @@
-"""BrainGraphs: connectomes, what is known about their subjects, and the record of how they came in."""
+"""BrainGraphs: connectomes with the data of their subjects, and a record of how they were read."""
 
 import copy
 import html
@@ -36,19 +36,19 @@ class BrainGraphs:
         codes already: indices into the names, -1 for an unlabelled graph.
     label_names : sequence of str, optional
     subjects : sequence of str (n_graphs,), optional
-        Unique identifiers; numbered when absent.
+        Unique identifiers; by default numbers.
     sites : sequence of str (n_graphs,), optional
     covariates : DataFrame (n_graphs, n_covariates), optional
         Numbers are kept as float64, everything else as text; NaN and empty texts are missing values.
     time_series : sequence of arrays (n_timepoints, n_nodes), optional
-        The number of time points may differ from subject to subject.
+        The number of time points may differ between subjects.
     atlas : Atlas, optional
     folds : sequence of int arrays, optional
         Predefined test sets: indices of graphs.
     exclusions : mapping, optional
-        Subjects that were left out, and why.
+        Excluded subjects, with the reason.
     handled : mapping, optional
-        What was mended while reading, and where.
+        What was corrected while reading, and where.
     name : str, optional
 
     Attributes
@@ -179,7 +179,7 @@ class BrainGraphs:
 
     @property
     def is_time_series(self) -> bool:
-        """Whether there are time series only, from which a first step of a pipeline makes graphs."""
+        """Whether there are only time series, which the first step of a pipeline converts to graphs."""
         return self.adjacency is None
 
     @property
@@ -242,7 +242,7 @@ class BrainGraphs:
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise InputError(f"A selection must be indices, a mask or names, not {index.dtype} of shape {index.shape}.")
         index = np.arange(len(self))[index]
-        # A slice where indices are consecutive, so that a subset of a memory map stays one.
+        # A slice if indices are consecutive, so that a subset of a memory map stays one.
         rows = slice(int(index[0]), int(index[-1]) + 1) if (np.diff(index) == 1).all() else index
         covariates = self.covariates
         exclusions = dict(self.exclusions)

@@ -2,9 +2,9 @@
 
 A damaged or hostile file can crash scipy or HDF5, expand without end, or keep a parser busy for hours. The child has a
 limit on address space and on CPU time. When it dies, the caller gets one sentence that names the file. It is started on
-first use, serves all files of a command, and ends when it had nothing to do for a while. Arrays come back as raw memory
-behind a line of JSON; nothing is pickled. Where the system has no such limits (Windows; macOS has none on address
-space), only the cap on declared sizes holds.
+first use, parses all files of a command, and ends after a while without work. Arrays are returned as raw memory after a
+line of JSON; nothing is pickled. If the system has no such limits (Windows; macOS has none on address space), only the
+limit on declared sizes applies.
 """
 
 import atexit
@@ -45,8 +45,8 @@ Parsed = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 class ReadLimit:
     """How many bytes of arrays may still be read into memory.
 
-    Reading may take ``n_bytes``, by default what is free now. Data may fill a third of it, because they are held twice
-    while they are put together; ``used`` bytes count already.
+    Reading may use ``n_bytes``, by default the free memory. Data may fill a third of it, because they are in memory
+    twice while they are combined. ``used`` bytes are already in use.
     """
 
     def __init__(self, n_bytes: int | None = None, used: int = 0) -> None:
@@ -55,12 +55,12 @@ class ReadLimit:
         self.left = self.total - used
 
     def check(self, n_bytes: int, where: str) -> None:
-        """Refuse what would not fit, before it is allocated."""
+        """Refuse data that do not fit, before they are allocated."""
         if n_bytes > self.left:
             already = f", of which {_size(self.total - self.left)} are used" if self.left < self.total else ""
             raise InputError(
                 f"{where} needs {_size(n_bytes)}, but a read limit of {_size(self.n_bytes)} leaves room for "
-                f"{_size(self.total)} of data{already}; if the data are meant to be that large, raise read_limit=."
+                f"{_size(self.total)} of data{already}; increase read_limit= if the data are really that large."
             )
 
     def take(self, n_bytes: int, where: str) -> None:
@@ -72,7 +72,7 @@ class ReadLimit:
 def parse(parser: Callable[..., Parsed], path: Path, limit: ReadLimit, **options: Any) -> Parsed:
     """Run ``parser(path, limit, **options)``, a function of a module, in the child process.
 
-    Returns the arrays by name, and the other facts as JSON values. What is returned counts towards ``limit``.
+    Returns the arrays by name, and the other facts as JSON values. The returned arrays are counted in ``limit``.
     """
     if not path.is_file():
         raise InputError(f"{path.name} is not a file.")
@@ -86,7 +86,7 @@ def parse(parser: Callable[..., Parsed], path: Path, limit: ReadLimit, **options
     with _LOCK:
         child = _child()
         answer = child.ask(request)
-        if answer is None and child.exit_code() == 0:  # it ended for lack of work just then
+        if answer is None and child.exit_code() == 0:  # it had just ended because it had no work
             child = _child()
             answer = child.ask(request)
         if answer is None:
@@ -133,7 +133,7 @@ def read_answer(stream: IO[bytes]) -> Parsed | None:
 
 
 class _Child:
-    """The process that parses, as its parent sees it."""
+    """The child process that parses, seen from its parent."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -153,7 +153,7 @@ class _Child:
         return self._process.wait()
 
     def ask(self, request: dict[str, Any]) -> Parsed | None:
-        """The answer to a request; None when the child died over it."""
+        """The answer to a request; None if the child died."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             with suppress(BrokenPipeError):
@@ -162,7 +162,7 @@ class _Child:
             return read_answer(self._process.stdout)
         except InputError:
             raise
-        except BaseException:  # Ctrl-C between question and answer: the next answer would be to this question
+        except BaseException:  # Ctrl-C after the request: the next answer would belong to this request
             self.close()
             raise
 
@@ -177,7 +177,7 @@ _CURRENT: list[_Child] = []
 
 
 def _child() -> _Child:
-    """This process's child: the one that runs, or a new one."""
+    """The running child of this process, or a new one."""
     if not _CURRENT or not _CURRENT[0].is_alive():
         close_child()
         _CURRENT.append(_Child())
@@ -205,11 +205,11 @@ def _size(n_bytes: int) -> str:
 
 def serve() -> None:
     """The child: answer requests until the parent closes the pipe, or no request comes for a minute."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not end up among the answers
+    os.dup2(2, 1)  # output of a library must not be mixed with answers
     # Where pipes cannot be waited for (Windows), reading waits.
     while os.name != "posix" or select.select([sys.stdin], [], [], _IDLE_SECONDS)[0]:
         if not (line := sys.stdin.buffer.readline()):
@@ -218,7 +218,7 @@ def serve() -> None:
         path = Path(request["path"])
         try:
             parser: Callable[..., Parsed] = pkgutil.resolve_name(request["parser"])
-            gc.freeze()  # what the libraries hold need not be looked at again after every file
+            gc.freeze()  # the garbage collector need not look at the objects of libraries again after every file
             limit = ReadLimit(*request["limit"])
             _set_limits(limit.n_bytes, request["seconds"])
             write_answer(answers, *parser(path, limit, **request["options"]))
@@ -245,7 +245,7 @@ def _set_limits(n_bytes: int, seconds: float) -> None:
 
 def _describe(path: Path, error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return f"{path.name} needs more memory than the read limit; raise read_limit= if the file is intact."
+        return f"{path.name} needs more memory than the read limit; increase read_limit= if the file is intact."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or path} cannot be read or written ({error.strerror})."
     reason = " ".join(str(error).split())[:200]

@@ -1,4 +1,4 @@
-"""What is mended in graphs and time series while they are read, always on record, and which gaps are refused."""
+"""Corrections of graphs and time series while they are read, which are recorded, and gaps that are refused."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def mend_and_align(
     *,
     may_mirror: bool,
 ) -> tuple[Any, Sequence[str] | None]:
-    """Matrices without gaps, with their nodes in one order, and the names of the nodes where they are known."""
+    """Matrices without gaps, with their nodes in one order, and the names of the nodes if they have names."""
     if isinstance(matrices, np.ndarray):
         return mend_graphs(matrices, sources, findings, may_mirror=may_mirror), node_names[0] if node_names else None
     if len(matrices) != len(sources):  # the reader has noted an error
@@ -39,9 +39,9 @@ def mend_and_align(
 
 
 def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *, may_mirror: bool) -> _Graphs:
-    """Fill gaps and, where ``may_mirror``, mirror triangles, unless other graphs have a direction.
+    """Fill gaps and, if ``may_mirror``, mirror triangles, unless other graphs are directed.
 
-    An array ``(n_graphs, n_nodes, n_nodes)`` is copied only where a graph is mended, so that a memory map stays one.
+    An array ``(n_graphs, n_nodes, n_nodes)`` is only copied if a graph is changed, so that a memory map stays one.
     """
     mended: dict[int, NDArray[Any]] = {}
     triangular: list[int] = []
@@ -150,7 +150,7 @@ def align_nodes(
 def _check_shapes(
     matrices: Sequence[NDArray[Any]], sources: Sequence[str], findings: "Findings", is_series: bool
 ) -> None:
-    """Refuse matrices with other numbers of nodes, and short time series."""
+    """Refuse matrices with a different number of nodes, and short time series."""
     common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)
     for matrix, source in zip(matrices, sources, strict=True):
         rows, columns = matrix.shape

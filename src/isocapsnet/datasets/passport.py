@@ -1,4 +1,4 @@
-"""What went in, on record: a content digest and the facts a reader of a result must know about the data."""
+"""Passports of datasets: a digest of the content, and what a reader of results must know about the data."""
 
 import hashlib
 import json

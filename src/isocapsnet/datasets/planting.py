@@ -1,4 +1,4 @@
-"""Patterns, and the nodes at which each graph carries them."""
+"""Patterns, and the nodes of each graph at which they are planted."""
 
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -90,18 +90,18 @@ class Planter:
             placement, orientation = self.placement or placement, self.orientation or orientation
         nowhere = np.empty((self.n_patterns, 0), dtype=np.int64)
         for nodes in self._fixed_blocks() if placement == "fixed" else nowhere:
-            places = self._draw_places(placement, orientation, nodes)
+            positions = self._draw_positions(placement, orientation, nodes)
             pattern = draw_pattern(self.truth_rng, self.kernel_size)
             identity, is_carrier = np.arange(self.kernel_size), self._deal(effect)
             if effect == "orientation":
                 permutation = farthest_permutation(pattern)
-                turned = places[:, np.argsort(permutation)]
-                self._add(PlantedPattern(nodes, pattern, permutation), np.where(is_carrier[:, None], turned, places))
+                turned = positions[:, np.argsort(permutation)]
+                self._add(PlantedPattern(nodes, pattern, permutation), np.where(is_carrier[:, None], turned, positions))
             elif effect == "wiring":
-                self._add(PlantedPattern(nodes, pattern, identity), places, ~is_carrier)
-                self._add(PlantedPattern(nodes, rewire(self.truth_rng, pattern), identity), places, is_carrier)
+                self._add(PlantedPattern(nodes, pattern, identity), positions, ~is_carrier)
+                self._add(PlantedPattern(nodes, rewire(self.truth_rng, pattern), identity), positions, is_carrier)
             else:
-                self._add(PlantedPattern(nodes, pattern, identity), places, is_carrier)
+                self._add(PlantedPattern(nodes, pattern, identity), positions, is_carrier)
 
     def _plant_whole(self, effect: str) -> None:
         """A shift of all edges, or of those of one node, with the sum of squares over edges of a usual pattern."""
@@ -111,15 +111,18 @@ class Planter:
             nodes = np.roll(nodes, -int(self.truth_rng.integers(self.n_nodes)))
             is_shifted[1:, 1:] = False
         shift = np.sqrt(2 * np.sum(edge_weights(self.kernel_size) ** 2) / is_shifted.sum())
-        places = np.tile(nodes, (len(self.labels), 1))
+        positions = np.tile(nodes, (len(self.labels), 1))
         pattern = (shift * is_shifted).astype(np.float32)
-        self._add(PlantedPattern(nodes, pattern, np.arange(self.n_nodes)), places, self._deal(effect))
+        self._add(PlantedPattern(nodes, pattern, np.arange(self.n_nodes)), positions, self._deal(effect))
 
     def _add(
-        self, pattern: PlantedPattern, places: NDArray[np.int64], is_carrier: NDArray[np.bool_] | Literal[True] = True
+        self,
+        pattern: PlantedPattern,
+        positions: NDArray[np.int64],
+        is_carrier: NDArray[np.bool_] | Literal[True] = True,
     ) -> None:
         self.truth.append(pattern)
-        self.occurrences.append(np.where(np.reshape(is_carrier, (-1, 1)), places, -1))
+        self.occurrences.append(np.where(np.reshape(is_carrier, (-1, 1)), positions, -1))
 
     def _fixed_blocks(self) -> NDArray[np.int64]:
         """The nodes of patterns that are at the same nodes in all graphs ``(n_patterns, kernel_size)``, in order."""
@@ -127,12 +130,12 @@ class Planter:
         self._free_slots = np.setdiff1d(self._free_slots, slots)
         return self.kernel_size * slots[:, None] + np.arange(self.kernel_size)
 
-    def _draw_places(
+    def _draw_positions(
         self, placement: Placement, orientation: Orientation, fixed: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """The nodes of a pattern in each graph ``(n_graphs, kernel_size)``, none of them in another pattern."""
-        places = np.empty((len(self.labels), self.kernel_size), dtype=np.int64)
-        for nodes, is_free in zip(places, self._is_free, strict=True):
+        positions = np.empty((len(self.labels), self.kernel_size), dtype=np.int64)
+        for nodes, is_free in zip(positions, self._is_free, strict=True):
             if placement == "fixed":
                 nodes[:] = fixed
             elif placement == "slot":
@@ -144,12 +147,12 @@ class Planter:
             is_free[nodes] = False
             if orientation == "random":
                 self.place_rng.shuffle(nodes)
-        return places
+        return positions
 
     def _deal(self, effect: str) -> NDArray[np.bool_]:
         """The graphs that carry a pattern ``(n_graphs,)``: a share of class 1, or of all graphs for "null".
 
-        Patterns are dealt out in turn, so that as few graphs as possible have none: with a prevalence of a half, every
+        Patterns are assigned in turn, so that as few graphs as possible have none: with a prevalence of a half, every
         graph of class 1 has one of two patterns.
         """
         order = self._dealing_order

@@ -1,4 +1,4 @@
-"""One function that reads connectomes, whatever format they have, and the registry of formats."""
+"""One function that reads connectomes of all formats, and the registry of formats."""
 
 import itertools
 import os
@@ -46,7 +46,7 @@ def load_graphs(
     like: BrainGraphs | Layout | None = None,
     read_limit: int | None = None,
 ) -> BrainGraphs:
-    """Read connectomes or ROI time series with what is known about their subjects.
+    """Read connectomes or ROI time series with the data of their subjects.
 
     Parameters
     ----------
@@ -57,34 +57,34 @@ def load_graphs(
         ``.npz`` or ``.mat`` with all graphs; a list of PyTorch Geometric ``Data``; or the name of a dataset of
         :data:`~isocapsnet.datasets.catalog.CATALOG`, such as "planted", unless a file or folder has that name.
     target : str, optional
-        Column of the participants table, or array of an ``.npz`` or ``.mat``, that holds the labels. In a folder also
-        "@subject" (the letters that a subject's id starts with: control in sub-control50030) and "@folder" (the folder
-        that a subject's file lies in).
+        Column of the participants table, or array of an ``.npz`` or ``.mat``, that has the labels. For a folder also
+        "@subject" (the letters at the start of a subject's id: control in sub-control50030) and "@folder" (the folder
+        that contains the subject's file).
     site, covariates : optional
-        Columns or arrays of acquisition sites and of covariates. An ``.npz`` or ``.mat`` brings all its arrays of
-        one value per graph as covariates unless some are named.
+        Columns or arrays of acquisition sites and of covariates. Of an ``.npz`` or ``.mat``, all arrays of one
+        value per graph are covariates, unless some are named.
     participants : path, optional
-        The table of subjects, where it does not lie with the matrices as ``participants.tsv`` or ``.csv``.
+        The table of subjects, if it is not ``participants.tsv`` or ``.csv`` in the folder of the matrices.
     select : str or sequence of str, optional
-        Parts that the names of the wanted files have, where subjects have several: an atlas, a session, a run.
+        Texts that file names must contain, if subjects have several files: an atlas, a session, a run.
     exclude : str or sequence of str, optional
         Subjects to leave out; recorded in the passport.
     kind : {"auto", "graphs", "edges", "series"}
-        Which files to read where a folder holds graphs and time series, and what they hold where that is ambiguous.
+        Which files to read if a folder has graphs and time series, and what they contain if that is ambiguous.
     atlas : {"aal90", "aal116", "dk82"}, optional
-        Names and coordinates of the nodes, where the data do not name their nodes.
+        Names and coordinates of the nodes, if the data do not have them.
     n_nodes : int, optional
-        The number of nodes. Edge lists do not contain it where the last nodes have no edge; other data are refused if
-        they have another number.
+        The number of nodes. It is not in edge lists if the last nodes have no edge. Other data are refused if they have
+        another number.
     index_base : {0, 1}, optional
-        Whether the nodes of edge lists count from 0 or from 1, where that is ambiguous.
+        Number of the first node of edge lists, if that is ambiguous.
     directed : bool, optional
-        Whether edge lists have a direction, where that is ambiguous.
+        Whether edge lists are directed, if that is ambiguous.
     like : BrainGraphs or Layout, optional
-        Data, such as those that a model was fitted to, whose nodes are needed in the same order. Data with other nodes
-        are refused; what is ambiguous in edge lists is taken from there.
+        Data whose nodes are needed in the same order, such as those that a model was fitted to. Data with other nodes
+        are refused. Edge lists that are ambiguous are read in the same way.
     read_limit : int, optional
-        Bytes of memory that reading may take; files that declare more data than a third of it are refused before
+        Bytes of memory that reading may use. Files that declare more data than a third of it are refused before
         anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
 
     Raises
@@ -106,8 +106,8 @@ def load_graphs(
 def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[BrainGraphs | None, Findings]:
     """Read like :func:`load_graphs`, but return all problems instead of raising the first.
 
-    The data are ``None`` when they would be refused. Besides what reading notes, asymmetric graphs, nodes without
-    signal and near-duplicate subjects are looked for.
+    The data are ``None`` if they would be refused. The findings also include asymmetric graphs, nodes without signal
+    and near-duplicate subjects.
     """
     findings, data = Findings(), None
     with findings.noting():
@@ -171,7 +171,7 @@ def _find_reader(source: Any) -> Reader:
 
 
 def _find_plugins(source: Any) -> Iterator[Reader]:
-    """Readers of other packages that recognise a source; one that fails costs a warning."""
+    """Readers of other packages that recognise a source. There is a warning for one that fails."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group=PLUGIN_GROUP):

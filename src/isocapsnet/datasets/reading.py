@@ -97,7 +97,7 @@ class ReadOptions:
 
     @property
     def expected_n_nodes(self) -> int | None:
-        """The number of nodes, where ``n_nodes`` or ``like`` gives it."""
+        """The number of nodes, if ``n_nodes`` or ``like`` gives it."""
         return self.n_nodes if self.n_nodes is not None or self.like is None else self.like.n_nodes
 
 
@@ -144,7 +144,7 @@ def assemble(
     is_directed: bool | None = None,
     name: str = "",
 ) -> BrainGraphs | None:
-    """Make BrainGraphs of what a reader collected; ``None`` when ``findings`` hold an error.
+    """Build BrainGraphs from the data that a reader collected; ``None`` if ``findings`` have an error.
 
     Parameters
     ----------
@@ -152,16 +152,15 @@ def assemble(
         One per subject, square or (n_timepoints, n_nodes).
     subjects : sequence of str
     sources : sequence of str, optional
-        Where each matrix came from, for messages; by default the subject.
+        Source of each matrix, for messages; by default the subject.
     node_names : sequence, optional
-        One sequence of names per subject, ``None`` where a file does not name its nodes.
+        One sequence of names per subject; ``None`` if a file does not name its nodes.
     coordinates, atlas_name : optional
-        Of the nodes, where no atlas is asked for.
+        Of the nodes, used if no atlas is given.
     is_series : bool
         Whether the matrices are time series.
     is_directed : bool, optional
-        Whether edges have a direction. Where it is not known, a single triangle is mirrored unless other graphs have a
-        direction.
+        Whether edges are directed. If not given, a single triangle is mirrored unless other graphs are directed.
     labels, sites, covariates, folds, name
         As in :class:`BrainGraphs`.
     """

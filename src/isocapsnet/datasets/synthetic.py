@@ -1,4 +1,4 @@
-"""Brain graphs with a known answer: planted patterns (the paper's Figure 1) and patterns without a fixed place."""
+"""Synthetic brain graphs: patterns at fixed nodes (the paper's Figure 1) and patterns without a fixed position."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -121,7 +121,7 @@ def make_planted_graphs(
         Share of class 1, met exactly up to rounding, with at least one graph in each class.
     background : {"blocks", "constant"}
         "blocks": two hemispheres of modules, the same for all graphs; edges are stronger inside a hemisphere,
-        and inside a module and its mirror image. "constant": one value everywhere.
+        and inside a module and its mirror image. "constant": one value for all edges.
     n_sites : int
         Acquisition sites; graphs are spread over them evenly, independently of the labels.
     site_effect : float
@@ -164,9 +164,9 @@ def make_planted_graphs(
     for name in effects:
         planter.plant(name)
     graphs = np.repeat(_background(n_nodes, background)[None], n_graphs, axis=0)
-    for (_, pattern, _), places in zip(planter.truth, planter.occurrences, strict=True):
-        [carriers] = np.nonzero(places[:, 0] >= 0)
-        nodes = places[carriers]
+    for (_, pattern, _), positions in zip(planter.truth, planter.occurrences, strict=True):
+        [carriers] = np.nonzero(positions[:, 0] >= 0)
+        nodes = positions[carriers]
         graphs[carriers[:, None, None], nodes[:, :, None], nodes[:, None, :]] += pattern
     if np.isfinite(signal_to_noise):
         noise_scale = np.exp(site_effect * site_rng.standard_normal(n_sites))[sites] / signal_to_noise

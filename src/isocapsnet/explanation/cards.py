@@ -30,7 +30,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Orientation:
-    """The most frequent permutation in a window: template node ``permutation[a]`` lies on the a-th node of the window.
+    """The most frequent permutation in a window: template node ``permutation[a]`` matches the a-th node of the window.
 
     ``share`` is the share of graphs with this permutation.
     """
@@ -160,7 +160,7 @@ class Carrier:
         Of its best window from the motif: 0 at the mean of the carriers, 1 at what graphs of other classes have in its
         place, negative where the motif is stronger than in that mean. The smallest is the clearest.
     nodes : list of int
-        Node a of the motif lies on ``nodes[a]``.
+        Node a of the motif is at ``nodes[a]``.
     """
 
     subject: str
@@ -171,7 +171,7 @@ class Carrier:
 
 @dataclass(frozen=True)
 class MotifCard:
-    """The evidence of a motif, which has no fixed place, over all fits.
+    """The evidence of a motif, which has no fixed position, over all fits.
 
     Motifs of a fit that look alike (cosine of their patterns of at least 0.95 in the best order of nodes) are one motif
     here: their contributions to the class scores are added.

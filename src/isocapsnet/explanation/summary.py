@@ -42,7 +42,7 @@ class Explanation:
     motif_cards : sequence of MotifCard
         One per important motif; empty without a motif form, or if its weight is 0.
     notes : sequence of str
-        How the forms of the network contribute, where this has to be said.
+        How the forms of the network contribute, if one of them has weight 0 in some fits.
     representation, representation_labels : array (n_graphs, n_features), array (n_graphs,), or None
         Output of ``transform`` for the test graphs of the first fit, and their classes.
     reconstructions : Reconstructions or None

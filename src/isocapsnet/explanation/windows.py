@@ -92,7 +92,7 @@ def account_for_windows(estimator: Any, X: NDArray[Any]) -> WindowEvidence:
             explain(estimator, IsomorphicMatch(*(tensor[start : start + step] for tensor in match)), baseline)
             for start in range(0, len(X), step)
         ]
-    # A network beside the motif form adds to the class scores with a weight.
+    # The network and the motif form add to the class scores with their weights.
     weight = getattr(estimator, "form_weights_", (1.0, 0.0))[0]
     evidence, totals = (weight * torch.cat(part) for part in zip(*parts, strict=True))
     return WindowEvidence(

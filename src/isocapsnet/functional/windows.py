@@ -32,7 +32,7 @@ class BestWindows(NamedTuple):
     window : Tensor (n_graphs, n_templates), int64
         Which window it is.
     order : Tensor (n_graphs, n_templates, k), int64
-        Row ``order[c]`` of the window lies on row c of the template.
+        Row ``order[c]`` of the window matches row c of the template.
     """
 
     distance: Tensor
@@ -43,8 +43,8 @@ class BestWindows(NamedTuple):
 def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tensor:
     """Sets of nodes grown from the strongest edges, one node at a time.
 
-    A set starts with the two nodes of an edge; the node with the largest sum of squared deviations to the nodes in the
-    set is added until there are k, so all edges of a set take part in its choice.
+    A set starts with the two nodes of an edge. Then the node with the largest sum of squared deviations to the nodes in
+    the set is added, until the set has k nodes, so all edges of a set influence its choice.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def take_windows(graphs: Tensor, nodes: Tensor) -> Tensor:
     Returns
     -------
     Tensor (n_graphs, n_windows, k, k)
-        Gradients flow back to the edges that were taken.
+        Gradients flow to the edges that were taken.
     """
     n_graphs, n_windows, k = nodes.shape
     index = nodes[..., :, None] * graphs.shape[2] + nodes[..., None, :]
@@ -160,7 +160,7 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
     Returns
     -------
     Tensor (n_templates, k, k)
-        A template without carriers stays as it is.
+        A template without carriers is not changed.
     """
     patterns = templates
     for _ in range(n_steps):
@@ -179,13 +179,13 @@ def mean_over(windows: Tensor, members: Tensor, default: Tensor) -> Tensor:
 
 
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:
-    """-τ log mean exp(-d/τ): the minimum where τ is small, the mean where it is large."""
+    """-τ log mean exp(-d/τ): near the minimum for small τ, near the mean for large τ."""
     n = distances.shape[dim]
     return -temperature * ((-distances / temperature).logsumexp(dim=dim) - math.log(n))
 
 
 def _strengths(deviations: Tensor, kernel_size: int) -> Tensor:
-    """How strong each pair of nodes is connected, in either direction: ``(n_graphs, n_nodes, n_nodes)``."""
+    """How strongly each pair of nodes is connected, in either direction: ``(n_graphs, n_nodes, n_nodes)``."""
     n_nodes = deviations.shape[-1]
     if not 1 <= kernel_size <= n_nodes:
         raise InputError(f"kernel_size={kernel_size} is out of range; the graphs have {n_nodes} nodes.")

@@ -61,7 +61,7 @@ class IsoCapsNet(nn.Module):
     Attributes
     ----------
     motifs : MotifNetwork or None
-        A second network for patterns that have no fixed place. It is trained by itself and assigned afterwards.
+        A second network for patterns without a fixed position. It is trained separately and assigned afterwards.
     """
 
     motifs: MotifNetwork | None

@@ -110,7 +110,7 @@ def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[s
 
 
 def _against_controls(content: Content, contenders: Sequence[MethodResult]) -> list[str]:
-    """What covariates alone predict, and which methods above chance are not better; or why that is not known."""
+    """What covariates alone predict, and which methods above chance are not better; or why there is no such row."""
     controls = [method.row for method in content.methods if method.row.covariates and method.row.scores]
     sentences = []
     for control in controls:
@@ -129,7 +129,7 @@ def _against_controls(content: Content, contenders: Sequence[MethodResult]) -> l
 
 
 def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
-    """The effects that the study can show; nothing if they are not known."""
+    """The effects that the study can show; none if they were not computed."""
     detectable = detectable or {}
     n_folds, area, between = (detectable.get(name) for name in ("n_scores", "above_chance", "between_methods"))
     if area is None or between is None:

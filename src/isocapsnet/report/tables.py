@@ -196,7 +196,7 @@ def regions_table(content: Content, card: "EvidenceCard", id: str) -> PageTable:
 
 
 def motif_regions_table(content: Content, card: "MotifCard", id: str) -> PageTable:
-    """The regions on which a motif lies most often."""
+    """The most frequent regions of a motif."""
     shares = np.array(card.region_shares)
     rows = [
         [Cell(content.node_name(int(node))), Cell(f"{shares[node]:.1%}", float(shares[node]))]
@@ -210,7 +210,7 @@ def motif_regions_table(content: Content, card: "MotifCard", id: str) -> PageTab
 
 
 def carriers_table(content: Content, card: "MotifCard", id: str) -> PageTable:
-    """Where the motif lies in each of its clearest carriers."""
+    """The regions of the motif in each of its clearest carriers."""
     columns = [f"node {node}" for node in range(1, len(card.matrix) + 1)]
     rows = [
         [
@@ -222,8 +222,8 @@ def carriers_table(content: Content, card: "MotifCard", id: str) -> PageTable:
         for carrier in card.carriers[:_LISTED_CARRIERS]
     ]
     caption = (
-        f"The {len(rows)} clearest of {len(card.carriers)} carriers, and the region on which each node of the motif "
-        "lies. The distance is 0 at the mean of the carriers, and 1 at what graphs of other classes have in its place"
+        f"The {len(rows)} clearest of {len(card.carriers)} carriers, and the region of each node of the motif. The "
+        "distance is 0 at the mean of the carriers, and 1 at the mean of the graphs of other classes"
     )
     return PageTable(f"{id}-carriers", caption, ["subject", "class", "distance", *columns], rows, ["distance"])
 

@@ -1,8 +1,7 @@
 """From edge lists to graphs.
 
-What a single list does not say (whether nodes count from 0 or 1, how many there are, whether edges have a direction)
-is decided over all subjects together, by rules that :func:`build_graphs` states, or by options. What stays open is
-refused.
+A single list does not say whether nodes count from 0 or 1, how many there are, or whether edges are directed. This is
+decided for all subjects together, by the rules of :func:`build_graphs` or by options. Ambiguous data are refused.
 """
 
 import re
@@ -21,7 +20,7 @@ from isocapsnet.datasets.reading import Findings, ReadOptions
 
 # A dense matrix of more nodes takes a gigabyte.
 _MOST_NODES = 10_000
-# Node numbers that all lie above this are codes of an atlas, not indices.
+# Node numbers that are all larger than this are codes of an atlas, not indices.
 _CODES = 100
 
 
@@ -30,15 +29,15 @@ def build_graphs(
 ) -> tuple[list[NDArray[np.float64]], list[str], bool]:
     """Adjacency matrices of edge lists, the names of their nodes, and whether edges have a direction.
 
-    Nodes: numbers count from 0 where a 0 occurs, and from 1 where the largest is the known number of nodes or, without
-    one, where the smallest is 1. Their number is the one asked for, else the largest that occurs. Numbers that all lie
-    above 100 and above the number of different ones are codes. Codes and names are sorted naturally.
+    Nodes: numbers count from 0 if a 0 occurs, and from 1 if the largest is the given number of nodes or, if none is
+    given, if the smallest is 1. The number of nodes is the given one, else the largest that occurs. Numbers that are
+    all larger than 100 and than the number of different ones are codes. Codes and names are sorted naturally.
 
-    Direction: edges have one where a pair has two weights. They have none where every pair is listed in both
+    Direction: edges are directed if a pair has two weights. They are undirected if every pair is listed in both
     directions, or every pair once and in one triangle (of named nodes: in some order of the nodes).
 
-    An edge that is repeated with an equal weight counts once, with another weight it is refused. Edges of a node to
-    itself stay on the diagonal.
+    An edge that is repeated with an equal weight counts once; with another weight it is refused. Edges of a node to
+    itself are on the diagonal.
     """
     _check_ends(lists, options)
     names, ends = _index_nodes(lists, options, findings)
@@ -145,7 +144,7 @@ def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:
         )
     if n_nodes is None:
         n_nodes = high - base + 1
-        why += f"; the largest number is {high}, and nodes after it without an edge in any file cannot be known"
+        why += f"; the largest number is {high}, and later nodes without an edge in any file cannot be detected"
         if 2 * len(ids) < n_nodes:
             raise InputError(f"Only {len(ids)} of the nodes {base} to {high} have an edge in any file; pass n_nodes=.")
     if n_nodes > _MOST_NODES:
@@ -173,7 +172,7 @@ class _Pairs:
             findings.handle("edge lists: edges of nodes to themselves kept on the diagonal", edges.name)
         reverse = self.ends @ [1, n_nodes]
         index = np.searchsorted(keys, reverse).clip(max=max(0, len(keys) - 1))
-        #: The index of each edge's reverse, -1 where there is none (n_edges,).
+        #: The index of each edge's reverse, -1 if there is none (n_edges,).
         self.reverse = np.where(keys[index] == reverse, index, -1) if len(keys) else index
 
     def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:

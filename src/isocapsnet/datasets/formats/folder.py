@@ -32,9 +32,9 @@ _MATRICES: dict[str, Callable[[Path, ReadLimit], tuple[NDArray[Any], list[str] |
 }
 _EXTENSIONS = _TEXTS | _MATRICES.keys()
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
-# BIDS suffixes of connectivity matrices and time series; where a folder has them, its other tables are side files.
+# BIDS suffixes of connectivity matrices and time series. If a folder has them, its other tables are ignored.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
-#: Targets that are not columns: the letters that a subject's id starts with, and the folder that holds its file.
+#: Targets that are not columns: the letters at the start of a subject's id, and the folder that contains its file.
 _NAME_TARGETS = ("@subject", "@folder")
 
 

@@ -45,7 +45,7 @@ def read_mat_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
 def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDArray[Any]]:
     """The variable that holds all graphs, as ``(n_graphs, n_nodes, n_nodes)``.
 
-    MATLAB stacks subjects along the last axis; the first is taken only where the last cannot be meant.
+    MATLAB stacks subjects along the last axis; the first is only used if the last is impossible.
     """
     stacks = {k: v for k, v in variables.items() if _is_numeric(v) and v.ndim == 3}
     if not stacks:

@@ -48,9 +48,9 @@ class EdgeList:
 def parse_matrix(grid: Grid) -> TextMatrix:
     """The matrix in a grid of cells.
 
-    A header row and an index column are recognised by text where numbers should be, by an empty corner, or by codes
-    (0, 1, 2... or 2001, 2002, 2101...) where the matrix would not be square. A row or column of codes that could as
-    well be values is refused.
+    A header row and an index column are recognised by text instead of numbers, by an empty corner, or by codes (0, 1,
+    2... or 2001, 2002, 2101...) if the matrix would not be square with them. A row or column of codes that may also be
+    values is refused.
     """
     has_header, n_index = _find_layout(grid)
     header = grid.rows[0] if has_header else None
@@ -148,7 +148,7 @@ def _find_codes(name: str, rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
         return is_header and n_rows != n_columns, is_index and n_columns == n_rows + 1
     if n_rows == n_columns + 1 and _is_symmetric(rows[1:]):
         return True, False
-    # Whole numbers over whole numbers are values where most lie within the range of their columns.
+    # Whole numbers above whole numbers are values if most are within the range of their columns.
     values = np.array([[float(cell) if is_value(cell) else np.nan for cell in row] for row in rows])
     within = (values[0] >= np.fmin.reduce(values[1:])) & (values[0] <= np.fmax.reduce(values[1:]))
     if n_rows == n_columns + 1 or within.mean() <= 0.5:

@@ -1,6 +1,6 @@
 """The table of subjects beside the matrices (BIDS ``participants.tsv`` and its relatives), and who is who in it.
 
-A file must never get another subject's row: where names allow two answers, the study is refused.
+A file must never get the row of another subject: if names are ambiguous, the study is refused.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbe
 from isocapsnet.datasets.isolation import ReadLimit
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
-#: Words in the titles of columns that hold identifiers.
+#: Words in the titles of columns of identifiers.
 _ID_WORDS = frozenset(
     "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
@@ -66,7 +66,7 @@ def find_table(folder: Path) -> Path | None:
 class Participants:
     """A table of subjects, whose column of identifiers is the one that occurs in ``file_names``, without extension.
 
-    ``ids`` are the subjects of its rows without the prefix of BIDS, empty where the identifier is missing.
+    ``ids`` are the subjects of its rows without the prefix of BIDS, empty if the identifier is missing.
     """
 
     def __init__(self, path: Path, file_names: Sequence[str], limit: ReadLimit | None = None) -> None:
@@ -86,9 +86,9 @@ class Participants:
     def _choose(self, indexes: Mapping[str, Mapping[Tokens, list[int]]], file_names: Sequence[str]) -> str:
         """The column that names most files.
 
-        Numbers alone may be ages or counts that coincide with file names. They are identifiers where the column's title
-        says so, or where it is the first of a table without such a title, unless it counts the rows. Another column
-        that names a file as another subject is refused, unless the first is participant_id.
+        Numbers may be ages or counts that occur in file names by accident. They are identifiers if the title of the
+        column says so, or in the first column of a table without such a title, unless it counts the rows. Another
+        column that assigns a file to another subject is refused, unless the first is participant_id.
         """
         matches = {
             column: {name: self._match(name, index) for name in file_names}
@@ -203,7 +203,7 @@ def _tokenize(name: str) -> Tokens:
 def _clean_identifiers(cells: Sequence[str]) -> list[str]:
     """Identifiers without the prefix of BIDS, empty where they are missing.
 
-    A column that a spreadsheet has turned into numbers (50952.0) holds the whole numbers before the point.
+    A column that a spreadsheet has changed to numbers (50952.0) is read as whole numbers.
     """
     present = {cell for cell in {*cells} if cell.lower() not in MISSING}
     if present and all(map(_FLOAT.fullmatch, present)):

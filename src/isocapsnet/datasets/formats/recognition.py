@@ -1,7 +1,7 @@
 """What the files of a folder are: matrices, edge lists or time series.
 
-The evidence of all files counts together, because a folder holds one kind. A table is taken for time series only where
-nothing speaks for anything else, or where its name or an option says so.
+All files are considered together, because a folder has one kind of files. A table is only read as time series if it
+cannot be anything else, or if its name or an option says so.
 """
 
 import re
@@ -50,7 +50,7 @@ def recognise(
 ) -> tuple[Kind, list[Content]]:
     """The kind of the files, on record, and those that can be of it; the others are noted as errors.
 
-    ``n_nodes`` is the number of nodes where it is known.
+    ``n_nodes`` is the number of nodes, if it was given.
     """
     if asked in ("edges", "series"):
         kind, why = cast(Kind, asked), "as asked for"

@@ -1,6 +1,6 @@
 """Delimited text: how a file is decoded, where its cells begin and end, which number a cell is, tables with a header.
 
-Where a cell or a line can be read in two ways, the file is refused.
+If a cell or a line can be read in two ways, the file is refused.
 """
 
 import csv
@@ -54,7 +54,7 @@ def read_text(path: Path, limit: ReadLimit | None = None) -> str:
 def find_delimiter(line: str) -> str:
     """The first of tab, semicolon and comma that the line has outside quotes, else a blank.
 
-    Commas are decimal where blanks stand between numbers.
+    Commas are decimal commas if numbers are separated by blanks.
     """
     bare = _QUOTED.sub("", line)
     delimiter = next((delimiter for delimiter in "\t;," if delimiter in bare), " ")
@@ -125,7 +125,7 @@ def is_counting(cells: Sequence[str]) -> bool:
 def parse_numbers(name: str, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> NDArray[np.float64]:
     """Cells as numbers of the same shape; missing values are NaN.
 
-    Decimal commas are read as such where at least one of them cannot separate thousands. ``name`` and ``lines`` are
+    Decimal commas are read as such if at least one of them cannot separate thousands. ``name`` and ``lines`` are
     for the sentences.
     """
     cells = list(chain.from_iterable(rows))

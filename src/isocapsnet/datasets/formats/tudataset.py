@@ -24,8 +24,8 @@ def _find_prefix(source: Any) -> str | None:
 def read_tudataset(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     """Read all graphs of a TUDataset folder.
 
-    Brain datasets of the collection leave out nodes without edges and name the regions by node labels; where labels
-    are unique within each graph they say which region a node is. The weight of an edge is its first attribute.
+    Brain datasets of the collection leave out nodes without edges and name the regions by node labels. If labels
+    are unique within each graph, they identify the region of a node. The weight of an edge is its first attribute.
     """
     prefix = str(_find_prefix(folder))
     edges = _whole_numbers(folder / f"{prefix}_A.txt", limit, n_columns=2) - 1
@@ -105,7 +105,7 @@ def _read(path: Path, limit: ReadLimit) -> NDArray[np.float64]:
 
 
 def _whole_numbers(path: Path, limit: ReadLimit, n_columns: int | None = None) -> NDArray[np.int64]:
-    """A table of whole numbers, of ``n_columns`` columns where that is known."""
+    """A table of whole numbers, of ``n_columns`` columns if that is given."""
     values = _read(path, limit)
     if n_columns is not None and values.shape[1] != n_columns:
         raise InputError(f"{path.name} has {values.shape[1]} columns; {n_columns} are needed.")

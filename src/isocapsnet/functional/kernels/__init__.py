@@ -3,10 +3,10 @@
 A kernel of the match is a module with ``search`` and ``backward`` as in
 :mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``iterate``,
 ``differentiate`` and ``scatter`` as in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers,
-so they are imported when picked.
+so they are imported only if they are used.
 
-Fused kernels reach into the internals of Numba and Triton. Where one fails, when it is imported, compiled, read from a
-cache or run, the same is computed in plain torch: slower, with one warning, and the kernel is not picked again.
+Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
+the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again.
 """
 
 import warnings

@@ -5,8 +5,8 @@ The correlation of a permutation is a sum over its nodes and pairs of nodes,
     ⟨PKPᵀ, A⟩ = Σ_r K[p_r, p_r] A[r, r] + Σ_{r<s} (K[p_r, p_s] A[r, s] + K[p_s, p_r] A[s, r]),
 
 so permutations that begin alike share most of it. The search walks the tree of prefixes in table order and keeps,
-at every depth, the sum so far and, for every free node at every free place, what putting it there would add. The
-last four places are done at once, six permutations at a time, with the pairs among the last three looked up. A
+at every depth, the sum so far and, for every free node at every free position, what it would add there. The
+last four positions are done at once, six permutations at a time, with the pairs among the last three looked up. A
 permutation then costs about six operations instead of k².
 """
 
@@ -22,7 +22,7 @@ from isocapsnet.functional.permutations import permutation_table
 
 # Tables over pairs and triples of nodes have this stride whatever k is: addresses are then shifts, not products.
 STRIDE = 8
-# Below a prefix four nodes are free; smaller templates are padded with nodes that stay in place.
+# Below a prefix four nodes are free; smaller templates are padded with nodes that do not move.
 FREE = 4
 _LEAVES = 24
 _NEVER = 2**31 - 1
@@ -37,7 +37,7 @@ def plan(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     table : ndarray (k!, max(k, 4)), uint8
         All permutations in table order, behind the padding nodes.
     packed : ndarray (k!,), int32
-        The same, the node at place a in the a-th half byte.
+        The same, with the node at position a in the a-th half byte.
     prefixes : ndarray (n_prefixes, max(k, 4)), uint8
         The nodes of each prefix, then the four free nodes in ascending order.
     changed : ndarray (n_prefixes,), int64
@@ -62,11 +62,11 @@ class _Tree(NamedTuple):
     tile : (8, 8)
         Entry (a, b) of the windows.
     levels : (depth, 8, 8)
-        At each depth: what node x would add at place r, with the prefix as it is, at ``[r, x]``.
+        At each depth: what node x would add at position r, with the present prefix, at ``[r, x]``.
     sums : (depth,)
         At each depth: the correlation among the nodes of the prefix.
     triples : (8, 8, 8)
-        What nodes x, y, z add among themselves at the last three places.
+        What nodes x, y, z add among themselves at the last three positions.
     peaks : (n_prefixes,)
         The best correlation below each prefix.
     leaves : (24,)
@@ -231,7 +231,7 @@ def _start_tree(template: Any, nodes: Any, tree: Any) -> None:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _descend(template: Any, order: Any, depth: int, tree: Any) -> None:
-    """Put ``order[depth]`` at place ``depth``: one level down the tree."""
+    """Put ``order[depth]`` at position ``depth``: one level down the tree."""
     here, below = depth * STRIDE**2, (depth + 1) * STRIDE**2
     x = order[depth]
     alone = simd.load(tree.levels, here + depth * STRIDE + x)
@@ -302,7 +302,7 @@ def _next_branch(i: int, x: int, u: int, v: int, w: int) -> Any:
 def _find_best(template: Any, prefixes: Any, changed: Any, nodes: Any, tree: Any) -> Any:
     """The best correlation in every lane."""
     depth = max(len(nodes), FREE) - FREE
-    branches = FREE if len(nodes) >= FREE else 1  # a padding node stays in place
+    branches = FREE if len(nodes) >= FREE else 1  # a padding node does not move
     lowest = simd.broadcast(template.dtype.type(-np.inf))
     best = lowest
     for n in range(len(prefixes)):
@@ -341,13 +341,13 @@ def _find_first(template: Any, prefixes: Any, floor: Any, nodes: Any, tree: Any)
         for i in range(branches):
             six = _leaves(i, tree) if len(nodes) <= FREE else _six(template, depth, tree, x, u, v, w)
             index = n * _LEAVES + i * 6
-            found = simd.index_where(six[5], floor, index + 5, _NEVER)
-            found = simd.index_where(six[4], floor, index + 4, found)
-            found = simd.index_where(six[3], floor, index + 3, found)
-            found = simd.index_where(six[2], floor, index + 2, found)
-            found = simd.index_where(six[1], floor, index + 1, found)
-            found = simd.index_where(six[0], floor, index, found)
-            first = simd.earlier(first, found)
+            reached_first = simd.index_where(six[5], floor, index + 5, _NEVER)
+            reached_first = simd.index_where(six[4], floor, index + 4, reached_first)
+            reached_first = simd.index_where(six[3], floor, index + 3, reached_first)
+            reached_first = simd.index_where(six[2], floor, index + 2, reached_first)
+            reached_first = simd.index_where(six[1], floor, index + 1, reached_first)
+            reached_first = simd.index_where(six[0], floor, index, reached_first)
+            first = simd.earlier(first, reached_first)
             x, u, v, w = _next_branch(i, x, u, v, w)
     return first
 
@@ -378,8 +378,8 @@ def _match_all(entries: Any, packed: Any, size: int, tree: Any) -> None:
     """Write PKPᵀ to all lanes, for a template whose entries fit one vector; ``packed`` holds the winners' nodes."""
     for a in range(size):
         for b in range(size):
-            place = simd.entry_index(simd.half_byte(packed, a), simd.half_byte(packed, b), size)
-            simd.store(tree.matched, a * STRIDE + b, simd.look_up(entries, place))
+            position = simd.entry_index(simd.half_byte(packed, a), simd.half_byte(packed, b), size)
+            simd.store(tree.matched, a * STRIDE + b, simd.look_up(entries, position))
 
 
 @njit(cache=True, nogil=True, forceinline=True)

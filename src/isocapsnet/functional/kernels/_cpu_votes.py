@@ -73,9 +73,9 @@ def attend_chunks(
                     for t in range(count):
                         factor = simd.broadcast(simd.get(factors, y * lanes + t))
                         for i in range(parts):
-                            place = ((first + t) * n_classes + y) * parts + i
+                            index = ((first + t) * n_classes + y) * parts + i
                             vote = simd.load(block.votes, (y * lanes + t) * parts + i)
-                            simd.store(total, place, simd.fma(factor, vote, simd.load(total, place)))
+                            simd.store(total, index, simd.fma(factor, vote, simd.load(total, index)))
 
 
 @njit(cache=True, nogil=True)
@@ -132,8 +132,8 @@ def scatter_windows(
             for i in range(parts):
                 shared = simd.broadcast(padding) * simd.load(to_all_rows, y * parts + i)
                 for row in range(n_rows):
-                    place = ((y * n_windows + window) * n_rows + row) * parts + i
-                    simd.store(grad_weight, place, simd.load(grad_weight, place) + shared)
+                    index = ((y * n_windows + window) * n_rows + row) * parts + i
+                    simd.store(grad_weight, index, simd.load(grad_weight, index) + shared)
 
 
 @njit(nogil=True)
@@ -155,10 +155,10 @@ def _sum_rows(weight: Any, window: int, n_windows: int, padding: float, shape: A
     n_rows, parts = len(shape[0]) ** 2, len(shape[1])
     for y in range(len(block.base) // parts // simd.lanes(weight)):
         for i in range(parts):
-            place = (y * n_windows + window) * n_rows * parts + i
-            total = simd.load(weight, place)
+            index = (y * n_windows + window) * n_rows * parts + i
+            total = simd.load(weight, index)
             for row in range(1, n_rows):
-                total = total + simd.load(weight, place + row * parts)
+                total = total + simd.load(weight, index + row * parts)
             simd.store(block.base, y * parts + i, simd.broadcast(padding) * total)
 
 
@@ -186,10 +186,10 @@ def _make_votes(
                 total = simd.load(weight, (corner + simd.get(chosen, 0)) * parts + i)
                 for a in range(1, k):
                     total = total + simd.load(weight, (corner + simd.get(chosen, a)) * parts + i)
-                place = (y * lanes + t) * parts + i
+                index = (y * lanes + t) * parts + i
                 if len(block.selected) > 0:
-                    simd.store(block.selected, place, total)
-                simd.store(block.votes, place, simd.fma(high, total, simd.load(block.base, y * parts + i)))
+                    simd.store(block.selected, index, total)
+                simd.store(block.votes, index, simd.fma(high, total, simd.load(block.base, y * parts + i)))
 
 
 @njit(nogil=True, forceinline=True)
@@ -251,14 +251,14 @@ def _differentiate_votes(
     for y in range(n_classes):
         for t in range(count):
             for i in range(parts):
-                place = ((first + t) * n_classes + y) * parts + i
-                total = simd.broadcast(simd.get(block.coupling, y * lanes + t)) * simd.load(grads, place)
+                index = ((first + t) * n_classes + y) * parts + i
+                total = simd.broadcast(simd.get(block.coupling, y * lanes + t)) * simd.load(grads, index)
                 for r in range(1, n_iterations):
-                    there = place + r * n_padded * n_classes * parts
+                    later = index + r * n_padded * n_classes * parts
                     factor = (r * n_classes + y) * lanes + t
                     alpha, slope = simd.get(block.coupling, factor), simd.get(block.slope, factor)
-                    total = simd.fma(simd.broadcast(alpha), simd.load(grads, there), total)
-                    total = simd.fma(simd.broadcast(slope), simd.load(contexts, there), total)
+                    total = simd.fma(simd.broadcast(alpha), simd.load(grads, later), total)
+                    total = simd.fma(simd.broadcast(slope), simd.load(contexts, later), total)
                 simd.store(block.votes, (y * lanes + t) * parts + i, total)
 
 
@@ -288,6 +288,6 @@ def _scatter_block(
                 total = total + gradient
                 scaled = simd.broadcast(simd.get(excess, first + t)) * gradient
                 for a in range(k):
-                    place = (corner + simd.get(chosen, a)) * parts + i
-                    simd.store(grad_weight, place, simd.load(grad_weight, place) + scaled)
+                    index = (corner + simd.get(chosen, a)) * parts + i
+                    simd.store(grad_weight, index, simd.load(grad_weight, index) + scaled)
             simd.store(to_all_rows, y * parts + i, total)

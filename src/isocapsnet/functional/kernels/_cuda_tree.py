@@ -29,14 +29,14 @@ def permute(template, prefixed, nodes, prefix, SIZE: tl.constexpr, PADDING: tl.c
 
 @triton.jit
 def _pair(permuted, entries, SIZE: tl.constexpr, X: tl.constexpr, Y: tl.constexpr, P: tl.constexpr, Q: tl.constexpr):
-    """What nodes X and Y add together at places P and Q."""
+    """What nodes X and Y add together at positions P and Q."""
     there = permuted[X * SIZE + Y] * entries[P * SIZE + Q]
     return there + permuted[Y * SIZE + X] * entries[Q * SIZE + P]
 
 
 @triton.jit
 def _alone(permuted, entries, SIZE: tl.constexpr, PADDING: tl.constexpr, NODE: tl.constexpr, PLACE: tl.constexpr):
-    """What free node NODE adds at place PLACE, with the nodes of the prefix where they are."""
+    """What free node NODE adds at position PLACE, with the nodes of the prefix at theirs."""
     if (NODE < PADDING or PLACE < PADDING) and NODE != PLACE:
         return tl.full(entries[0].shape, float("-inf"), entries[0].dtype)  # a padding node stays in place
     gain = permuted[NODE * SIZE + NODE] * entries[PLACE * SIZE + PLACE]
@@ -81,18 +81,18 @@ def leaves_below(permuted, entries, SIZE: tl.constexpr, PADDING: tl.constexpr):
     """Correlations of the 24 permutations below a prefix, in table order.
 
     ``permuted`` are the entries of the template in the order of the prefix, ``entries`` those of the windows. The free
-    nodes and places are those from F on.
+    nodes and positions are those from F on.
     """
     F: tl.constexpr = SIZE - 4
     total = tl.zeros_like(entries[0])
     for i in tl.static_range(F):
         for j in tl.static_range(F):
             total += permuted[i * SIZE + j] * entries[i * SIZE + j]
-    alone = ()  # [4 r + y]: node y at place r
+    alone = ()  # [4 r + y]: node y at position r
     for r in tl.static_range(4):
         for y in tl.static_range(4):
             alone = alone + (_alone(permuted, entries, SIZE, PADDING, F + y, F + r),)
-    pairs = ()  # [16 s + 4 y + z]: nodes y and z at the last three places, taken two by two
+    pairs = ()  # [16 s + 4 y + z]: nodes y and z at the last three positions, taken in pairs
     for s in tl.static_range(3):
         for y in tl.static_range(4):
             for z in tl.static_range(4):

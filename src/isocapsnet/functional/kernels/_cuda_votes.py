@@ -31,12 +31,12 @@ def attend_kernel(
     """One part of the sum over windows for one block of graphs; ``cuda_routing._attend`` says of what."""
     graph = tl.program_id(0) * GRAPHS + tl.arange(0, GRAPHS)
     y, entry, real = _axes(N_CLASSES, SIZE, CLASSES, ENTRIES)
-    there = real & (graph < n_graphs)[:, None, None]
-    place = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
+    valid = real & (graph < n_graphs)[:, None, None]
+    offset = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
     if context is not None:
-        towards = tl.load(context + place, mask=there, other=0.0)
+        current_context = tl.load(context + offset, mask=valid, other=0.0)
     if grad is not None:
-        slope = tl.load(grad + place, mask=there, other=0.0)
+        slope = tl.load(grad + offset, mask=valid, other=0.0)
     total = tl.zeros([GRAPHS, CLASSES, ENTRIES], dtype=weight.dtype.element_ty)
     first = tl.program_id(1) * per_part
     for window in range(first, tl.minimum(first + per_part, n_windows)):
@@ -48,12 +48,12 @@ def attend_kernel(
         if context is None:
             total += votes / (N_CLASSES + 1)
         else:
-            factor = _couple(votes, towards, y < N_CLASSES)
+            factor = _couple(votes, current_context, y < N_CLASSES)
             if grad is not None:
                 factor = _differentiate(votes, slope, factor)
             total += factor * votes
     part = tl.program_id(1).to(tl.int64) * n_graphs * N_CLASSES * SIZE
-    tl.store(parts + part + place, total, mask=there)
+    tl.store(parts + part + offset, total, mask=valid)
 
 
 @triton.jit
@@ -71,21 +71,21 @@ def squash_kernel(
     PARTS: tl.constexpr,
 ):
     """The sum of the parts of one class capsule, the capsule itself (Eq. 6), and the context that comes next."""
-    place, real, total = _sum_parts(parts, n_parts, length, SIZE, ENTRIES, PARTS)
-    tl.store(sums + place, total, mask=real)
+    offset, real, total = _sum_parts(parts, n_parts, length, SIZE, ENTRIES, PARTS)
+    tl.store(sums + offset, total, mask=real)
     x = tl.load(scale) * total
     squared = tl.sum(x * x, axis=0)
     capsule = x * (tl.sqrt(squared) / (1 + squared))
-    tl.store(capsules + place, capsule, mask=real)
+    tl.store(capsules + offset, capsule, mask=real)
     if context is not None:
-        capsule += tl.load(context + place, mask=real, other=0.0)
-    tl.store(following + place, capsule, mask=real)
+        capsule += tl.load(context + offset, mask=real, other=0.0)
+    tl.store(following + offset, capsule, mask=real)
 
 
 @triton.jit
 def unsquash_kernel(
     parts,
-    known,
+    grad_later,
     sums,
     grads,
     grad_context,
@@ -96,33 +96,33 @@ def unsquash_kernel(
     ENTRIES: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """The gradient for one class capsule, the sum of the parts and what is known, and that for its own sum.
+    """The gradient for one class capsule, the sum of the parts and ``grad_later``, and that for its own sum.
 
     With s = ‖x‖², squash(x) = x √s / (1 + s); its derivative is √s / (1 + s) along all but x, 2 √s / (1 + s)² along x.
     """
-    place, real, grad = _sum_parts(parts, n_parts, length, SIZE, ENTRIES, PARTS)
-    if known is not None:
-        grad += tl.load(known + place, mask=real, other=0.0)
-    tl.store(grad_context + place, grad, mask=real)
+    offset, real, grad = _sum_parts(parts, n_parts, length, SIZE, ENTRIES, PARTS)
+    if grad_later is not None:
+        grad += tl.load(grad_later + offset, mask=real, other=0.0)
+    tl.store(grad_context + offset, grad, mask=real)
     scale = tl.load(scale)
-    x = scale * tl.load(sums + place, mask=real, other=0.0)
+    x = scale * tl.load(sums + offset, mask=real, other=0.0)
     squared = tl.sum(x * x, axis=0)
     factor = scale * tl.sqrt(squared) / (1 + squared)
     along = tl.sum(x * grad, axis=0) / tl.where(squared == 0, 1.0, squared)
-    tl.store(grads + place, factor * (grad + x * (along * (1 - squared) / (1 + squared))), mask=real)
+    tl.store(grads + offset, factor * (grad + x * (along * (1 - squared) / (1 + squared))), mask=real)
 
 
 @triton.jit
 def _sum_parts(parts, n_parts, length, SIZE: tl.constexpr, ENTRIES: tl.constexpr, PARTS: tl.constexpr):
     """Where the program's capsule is, which of its entries there are, and the sum of their parts."""
     entry = tl.arange(0, ENTRIES)
-    place = tl.program_id(0) * SIZE + entry
+    offset = tl.program_id(0) * SIZE + entry
     total = tl.zeros([PARTS, ENTRIES], dtype=parts.dtype.element_ty)
     for first in range(0, n_parts, PARTS):
         part = first + tl.arange(0, PARTS)[:, None]
-        there = (part < n_parts) & (entry < SIZE)[None, :]
-        total += tl.load(parts + part.to(tl.int64) * length + place[None, :], mask=there, other=0.0)
-    return place, entry < SIZE, tl.sum(total, axis=0)
+        valid = (part < n_parts) & (entry < SIZE)[None, :]
+        total += tl.load(parts + part.to(tl.int64) * length + offset[None, :], mask=valid, other=0.0)
+    return offset, entry < SIZE, tl.sum(total, axis=0)
 
 
 @triton.jit
@@ -159,17 +159,17 @@ def scatter_kernel(
     size = n_graphs * N_CLASSES * SIZE
     for start in range(0, n_graphs, GRAPHS):
         graph = start + tl.arange(0, GRAPHS)
-        there = real & (graph < n_graphs)[:, None, None]
-        place = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
+        valid = real & (graph < n_graphs)[:, None, None]
+        offset = (graph[:, None, None] * N_CLASSES + y) * SIZE + entry
         value, selection = _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows)
         selected = _sum_selected(weight + corner, real, selection, K, SIZE)
         votes = (value - PADDING)[:, None, None] * selected + from_all_rows
-        grad_votes = tl.load(grads + place, mask=there, other=0.0) / (N_CLASSES + 1)
+        grad_votes = tl.load(grads + offset, mask=valid, other=0.0) / (N_CLASSES + 1)
         for r in range(1, n_iterations):
-            towards = tl.load(contexts + r * size + place, mask=there, other=0.0)
-            slope = tl.load(grads + r * size + place, mask=there, other=0.0)
-            coupling = _couple(votes, towards, y < N_CLASSES)
-            grad_votes += coupling * slope + _differentiate(votes, slope, coupling) * towards
+            current_context = tl.load(contexts + r * size + offset, mask=valid, other=0.0)
+            slope = tl.load(grads + r * size + offset, mask=valid, other=0.0)
+            coupling = _couple(votes, current_context, y < N_CLASSES)
+            grad_votes += coupling * slope + _differentiate(votes, slope, coupling) * current_context
         own = tl.sum(tl.sum(selected * grad_votes, axis=2), axis=1)
         tl.store(grad_value + graph.to(tl.int64) * n_windows + window, own, mask=graph < n_graphs)
         # Adding to selected rows would need an order among graphs; a product with the whole capsules has one.
@@ -192,10 +192,10 @@ def _axes(N_CLASSES: tl.constexpr, SIZE: tl.constexpr, CLASSES: tl.constexpr, EN
 @triton.jit
 def _load_capsules(values, permutations, columns, graph, window, n_graphs, n_windows):
     """The value of each graph's capsule, and the columns that it selects, packed."""
-    place = graph.to(tl.int64) * n_windows + window
+    offset = graph.to(tl.int64) * n_windows + window
     inside = graph < n_graphs
-    permutation = tl.load(permutations + place, mask=inside, other=0)
-    return tl.load(values + place, mask=inside, other=0.0), tl.load(columns + permutation)
+    permutation = tl.load(permutations + offset, mask=inside, other=0)
+    return tl.load(values + offset, mask=inside, other=0.0), tl.load(columns + permutation)
 
 
 @triton.jit

@@ -1,7 +1,7 @@
-"""Launching Triton kernels at little cost on the host.
+"""Launch Triton kernels with little overhead on the host.
 
-``kernel[grid](...)`` works out anew for every launch which compiled code its arguments call for. That takes longer
-than most of our kernels run, so the answer is kept here.
+For every launch, ``kernel[grid](...)`` determines which compiled code fits the arguments. This takes longer than most
+of our kernels, so the result is cached here.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import torch
 import triton
 from torch import Tensor
 
-# Compiled code takes the constants that it was compiled for as well, but did not before.
+# From this version on, compiled code also takes the constants as arguments.
 _REUSABLE = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 3)
 
 _launchers: dict[tuple[Any, ...], Callable[..., None]] = {}

@@ -293,12 +293,12 @@ def dot_each(
             total = ir.Constant(kind, [0.0] * vector.lanes)
             for p in range(parts):
                 mine = load(first, ir.Constant(ir.IntType(64), t * parts + p))
-                place = builder.add(
+                element = builder.add(
                     builder.mul(args[4], ir.Constant(ir.IntType(64), t)), ir.Constant(ir.IntType(64), p)
                 )
-                total = _call(builder, "fmuladd", [mine, load(second, place), total])
+                total = _call(builder, "fmuladd", [mine, load(second, element), total])
             rows.append(total)
-        # Halve the number of rows: what two of them have in even places plus what they have in odd places.
+        # Halve the number of rows: the even elements of two of them plus their odd elements.
         while len(rows) > 1:
             pairs = zip(rows[::2], rows[1::2], strict=True)
             rows = [
@@ -359,17 +359,17 @@ def look_up(typingctx: Any, table: Vector, indices: Vector) -> Typed:
     """``table[indices]``, of a table of one vector."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values, places = args
+        values, positions = args
         if table.dtype == types.float32 and "+avx512f" in context.codegen().magic_tuple()[2].split(","):
-            permute = ir.FunctionType(values.type, [values.type, places.type])
+            permute = ir.FunctionType(values.type, [values.type, positions.type])
             name = "llvm.x86.avx512.permvar.sf.512"  # one instruction
-            return builder.call(cgutils.get_or_insert_function(builder.module, permute, name), [values, places])
-        found = ir.Constant(values.type, ir.Undefined)
+            return builder.call(cgutils.get_or_insert_function(builder.module, permute, name), [values, positions])
+        result = ir.Constant(values.type, ir.Undefined)
         for t in range(table.lanes):
             lane = ir.Constant(ir.IntType(32), t)
-            entry = builder.extract_element(values, builder.extract_element(places, lane))
-            found = builder.insert_element(found, entry, lane)
-        return found
+            entry = builder.extract_element(values, builder.extract_element(positions, lane))
+            result = builder.insert_element(result, entry, lane)
+        return result
 
     return table(table, indices), generate
 

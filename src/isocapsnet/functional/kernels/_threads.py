@@ -1,4 +1,4 @@
-"""Run compiled code that releases the interpreter lock on several threads, where that pays.
+"""Run compiled code that releases the interpreter lock on several threads, if that is faster.
 
 Numba's own thread pools are either absent (TBB), unsafe after a fork (OpenMP) or abort when two Python threads enter
 them at once (workqueue). A plain thread pool is none of these, compiles faster and follows ``torch.set_num_threads``.
@@ -13,16 +13,16 @@ from itertools import count
 
 from isocapsnet._threads import kernel_threads
 
-# Ranges per thread: enough to even out a busy core, few enough that handing them out costs nothing.
+# Ranges per thread: enough to balance a busy core, few enough that distributing them takes no time.
 _RANGES_PER_THREAD = 8
-# Seconds of work that are worth waking another thread.
+# Seconds of work from which on other threads are used.
 _WORTH_SHARING = 0.01
-# Of the time that one thread would have taken: more than this is no gain.
+# Several threads are faster if they take less than this share of the time of one thread.
 _GAIN = 0.8
-# Calls that are not shared after one that did not gain: at first, and at most, when it was not the only one.
+# After a call in which several threads were not faster, this many calls use one thread. The number doubles each time.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1, 256
 
-# A thread's own processor time does not count what it waits for; where it is coarse (Windows), the time of day must do.
+# The processor time of a thread does not include waiting. Where its resolution is low (Windows), wall time is used.
 _work_clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-4 else time.perf_counter
 
 
@@ -31,12 +31,12 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="isocapsnet")
 
 
-# A forked child inherits the pool without its threads and would wait for them for ever.
+# A forked child inherits the pool without its threads and would wait for them forever.
 os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 class _Pause:
-    """How many calls work alone before the next is shared: the cores may be busy with something else for a while."""
+    """How many calls use one thread before several are tried again, because the cores may be busy for a while."""
 
     def __init__(self) -> None:
         self.left, self.length = 0, _SHORTEST_PAUSE
@@ -46,7 +46,7 @@ class _Pause:
         return self.left < 0
 
     def note(self, seconds: float, alone: float) -> None:
-        """A shared call took ``seconds``, where one thread would have taken ``alone``."""
+        """Record that several threads took ``seconds`` for what would have taken one thread ``alone`` seconds."""
         gained = seconds < _GAIN * alone
         self.left, self.length = (0, _SHORTEST_PAUSE) if gained else (self.length, min(2 * self.length, _LONGEST_PAUSE))
 
@@ -57,8 +57,8 @@ _pause = _Pause()
 def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
     """Call ``task(start, stop)`` on ranges that cover ``range(n)``, on up to ``kernel_threads()`` threads.
 
-    Other threads join when the first range has shown that the rest takes long enough, and when that has gained time
-    of late. Ranges are handed out as threads become free, so the result of a task must not depend on how they are cut.
+    Other threads are used if the time of the first range shows that the rest takes long enough, and if they were
+    faster in recent calls. A free thread takes the next range, so the result must not depend on how ranges are cut.
     """
     n_threads = min(kernel_threads(), n)
     if n_threads <= 1:

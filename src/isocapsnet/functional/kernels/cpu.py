@@ -54,7 +54,7 @@ def backward(
     simd.forget_stale_code()
     n_graphs, n_nodes, _ = graphs.shape
     k = templates.shape[-1]
-    table, places, packed = _orders(k)
+    table, positions, packed = _orders(k)
     arguments = (
         grad_distance.contiguous().flatten().numpy(),
         distance.contiguous().flatten().numpy(),
@@ -75,7 +75,7 @@ def backward(
         parts = torch.empty(n_graphs, len(templates), STRIDE, STRIDE, dtype=torch.float64)
         target = parts.flatten(2).numpy()
         parallel_ranges(
-            lambda start, stop: _backward_templates(*arguments, places, packed, target, start, stop), n_graphs
+            lambda start, stop: _backward_templates(*arguments, positions, packed, target, start, stop), n_graphs
         )
         grad_templates = parts.sum(dim=0)[:, :k, :k].to(templates.dtype)
     return grad_graphs, grad_templates
@@ -83,14 +83,14 @@ def backward(
 
 @lru_cache(maxsize=STRIDE)
 def _orders(kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The node at each place and the place of each node, for every permutation: both uint8 ``(k!, k)``.
+    """The node at each position and the position of each node, for every permutation: both uint8 ``(k!, k)``.
 
-    Then the places again, packed: that of node x in the x-th half byte of an int32 ``(k!,)``.
+    The third array has the positions packed: that of node x in the x-th half byte of an int32 ``(k!,)``.
     """
     table = permutation_table(kernel_size)
-    places = table.argsort(dim=1)
-    packed = (places << (4 * torch.arange(kernel_size))).sum(dim=1).numpy()
-    return table.numpy().astype(np.uint8), places.numpy().astype(np.uint8), packed.astype(np.uint32).view(np.int32)
+    positions = table.argsort(dim=1)
+    packed = (positions << (4 * torch.arange(kernel_size))).sum(dim=1).numpy()
+    return table.numpy().astype(np.uint8), positions.numpy().astype(np.uint8), packed.astype(np.uint32).view(np.int32)
 
 
 def _flat(graphs: Tensor) -> np.ndarray:
@@ -114,7 +114,7 @@ def _backward_templates(
     templates: Any,
     nodes: Any,
     stride: int,
-    places: Any,
+    positions: Any,
     packed: Any,
     parts: Any,
     start: int,
@@ -148,7 +148,7 @@ def _backward_templates(
                         for t in range(count):
                             some[t] = _slope(grad, distance, here + t)
                             corner = (row * n_nodes + column + t) * stride
-                            _match_window(graph, n_nodes, corner, places[permutation[here + t]], k, t, matched)
+                            _match_window(graph, n_nodes, corner, positions[permutation[here + t]], k, t, matched)
                         slope = simd.load(some, 0)
                     _add_differences(templates[c], matched, slope, k, sums)
             for i in range(STRIDE**2):
@@ -175,20 +175,20 @@ def _match_window(graph: Any, n_nodes: int, corner: int, order: Any, k: int, t: 
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _match_windows(graph: Any, n_nodes: int, corner: int, places: Any, k: int, chosen: Any, matched: Any) -> None:
+def _match_windows(graph: Any, n_nodes: int, corner: int, positions: Any, k: int, chosen: Any, matched: Any) -> None:
     """The same for neighbouring windows, one in every lane: first its row is chosen for each node, then its column."""
     for x in range(k):
-        place = simd.half_byte(places, x)
+        position = simd.half_byte(positions, x)
         for b in range(k):
             entry = simd.load_from(graph, corner + b)
             for a in range(1, k):
-                entry = simd.choose(place, a, simd.load_from(graph, corner + a * n_nodes + b), entry)
+                entry = simd.choose(position, a, simd.load_from(graph, corner + a * n_nodes + b), entry)
             simd.store(chosen, b, entry)
         for y in range(k):
-            place = simd.half_byte(places, y)
+            position = simd.half_byte(positions, y)
             entry = simd.load(chosen, 0)
             for b in range(1, k):
-                entry = simd.choose(place, b, simd.load(chosen, b), entry)
+                entry = simd.choose(position, b, simd.load(chosen, b), entry)
             simd.store(matched, x * STRIDE + y, entry)
 
 

@@ -23,7 +23,7 @@ from isocapsnet.functional.permutations import permutation_table
 
 # Windows are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
-# glibc hands blocks of this size back to the operating system when they are freed.
+# glibc returns blocks of this size to the operating system when they are freed.
 _NEVER_KEPT = 32 * 1024**2
 
 
@@ -187,7 +187,7 @@ def _empty_like(weight: Tensor) -> Tensor:
     if target.nbytes >= _NEVER_KEPT and hasattr(mmap, "MADV_HUGEPAGE"):
         start = -(-target.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
         length = target.data_ptr() + target.nbytes - start
-        # Advice: where it cannot be followed, nothing else changes.
+        # This is only advice; the result is the same without it.
         ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)
     return target
 

@@ -2,7 +2,7 @@
 
 As on the CPU, permutations that begin alike share what they have in common. For every prefix of k - 4 nodes the
 template is read with its nodes in the order "prefix, then the four free nodes"; the 24 permutations below it then
-differ in the last four places only and are evaluated together, in about a dozen operations each instead of k².
+differ in the last four positions only and are evaluated together, in about a dozen operations each instead of k².
 """
 
 # Triton compiles a subset of Python without types, in which tuples grow by addition only.
@@ -41,7 +41,7 @@ def _prefixed_entries(kernel_size: int, device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _orders(kernel_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The node at each place and the place of each node, for every permutation: both uint8 ``(k!, k)``."""
+    """The node at each position and the position of each node, for every permutation: both uint8 ``(k!, k)``."""
     table = permutation_table(kernel_size)
     return table.to(device, torch.uint8), table.argsort(dim=1).to(device, torch.uint8)
 
@@ -84,7 +84,7 @@ def backward(
     n_graphs, n_nodes, _ = graphs.shape
     n_templates, k, _ = templates.shape
     n = distance.shape[2]
-    nodes, places = _orders(k, graphs.device)
+    nodes, positions = _orders(k, graphs.device)
     # The gradient of a plain sum is one number that is expanded to the whole shape: it is read in place, not copied.
     step = 1 if any(grad_distance.stride()) else 0
     shared = (grad_distance.contiguous() if step else grad_distance, distance, permutation, graphs, templates)
@@ -105,7 +105,7 @@ def backward(
         launch(
             _template_gradient_kernel,
             (_PARTS, n_templates, 1),
-            (*shared, places, parts),
+            (*shared, positions, parts),
             (n_graphs * n * n, n_nodes, n, stride, step, k, entries, max(1, 2048 // entries)),
         )
         launch(_sum_parts_kernel, (n_templates * k * k, 1, 1), (parts, grad_templates), (_PARTS,))
@@ -131,12 +131,12 @@ def _sqrt(x):
 
 
 @triton.jit
-def _entry(graphs, corner, n_nodes, nothing, SIZE: tl.constexpr, PADDING: tl.constexpr, ENTRY: tl.constexpr):
+def _entry(graphs, corner, n_nodes, zero, SIZE: tl.constexpr, PADDING: tl.constexpr, ENTRY: tl.constexpr):
     """One entry of the windows, which lie behind their padding."""
     A: tl.constexpr = ENTRY // SIZE - PADDING
     B: tl.constexpr = ENTRY % SIZE - PADDING
     if A < 0 or B < 0:
-        return nothing
+        return zero
     else:
         return tl.load(graphs + corner + A * n_nodes + B)
 
@@ -173,12 +173,12 @@ def _search_kernel(
     templates += template * K * K
     if prefixed is not None:
         prefixed += template * n_prefixes * K * K
-    nothing = tl.zeros([BLOCK], dtype=graphs.dtype.element_ty)
+    zero = tl.zeros([BLOCK], dtype=graphs.dtype.element_ty)
 
     entries = ()
-    squared = nothing
+    squared = zero
     for i in tl.static_range(SIZE * SIZE):
-        entry = _entry(graphs, corner, n_nodes, nothing, SIZE, PADDING, i)
+        entry = _entry(graphs, corner, n_nodes, zero, SIZE, PADDING, i)
         entries = entries + (entry,)
         squared += entry * entry
     template_squared = 0.0
@@ -187,7 +187,7 @@ def _search_kernel(
         template_squared += weight * weight
     slack = tolerance * tl.sqrt(template_squared) * tl.sqrt(squared)
 
-    best = tl.full([BLOCK], float("-inf"), nothing.dtype)
+    best = tl.full([BLOCK], float("-inf"), zero.dtype)
     chosen_value = best
     chosen = tl.zeros([BLOCK], dtype=tl.int32)
     unsure = chosen
@@ -198,14 +198,14 @@ def _search_kernel(
             peak = tl.maximum(peak, leaves[i])
         floor = peak - slack
         value = chosen_value
-        found = chosen
+        first = chosen
         for i in tl.static_range(23, -1, -1):
             reaches = leaves[i] >= floor
             value = tl.where(reaches, leaves[i], value)
-            found = tl.where(reaches, prefix * 24 + i, found)
+            first = tl.where(reaches, prefix * 24 + i, first)
         fallen = chosen_value < floor
         unsure = tl.where(fallen & (best >= floor), 1, unsure)
-        chosen = tl.where(fallen, found, chosen)
+        chosen = tl.where(fallen, first, chosen)
         chosen_value = tl.where(fallen, value, chosen_value)
         best = peak
 
@@ -218,7 +218,7 @@ def _search_kernel(
                 chosen = tl.where(leaves[i] >= floor, tl.minimum(chosen, prefix * 24 + i), chosen)
         chosen = tl.where(chosen == 2147483647, 0, chosen)
 
-    squared = nothing
+    squared = zero
     for a in tl.static_range(K):
         x = tl.load(nodes + chosen * K + a).to(tl.int32)
         for b in tl.static_range(K):
@@ -245,7 +245,7 @@ def _template_gradient_kernel(
     permutation,
     graphs,
     templates,
-    places,
+    positions,
     parts,
     n_total,
     n_nodes,
@@ -271,12 +271,12 @@ def _template_gradient_kernel(
         slope = _slope(grad_distance, distance, target, step, inside)
         order = tl.load(permutation + target, mask=inside, other=0) * K
         both = inside[:, None] & real[None, :]
-        row = tl.load(places + order[:, None] + x[None, :], mask=both, other=0).to(tl.int64)
-        column = tl.load(places + order[:, None] + y[None, :], mask=both, other=0).to(tl.int64)
+        row = tl.load(positions + order[:, None] + x[None, :], mask=both, other=0).to(tl.int64)
+        column = tl.load(positions + order[:, None] + y[None, :], mask=both, other=0).to(tl.int64)
         matched = tl.load(graphs + corner[:, None] + row * n_nodes + column, mask=both, other=0.0)
         total += slope[:, None] * (weight[None, :] - matched)
-    place = (template * K * K + entry) * tl.num_programs(0) + tl.program_id(0)
-    tl.store(parts + place, tl.sum(total.to(tl.float64), axis=0), mask=real)
+    offset = (template * K * K + entry) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(parts + offset, tl.sum(total.to(tl.float64), axis=0), mask=real)
 
 
 @triton.jit

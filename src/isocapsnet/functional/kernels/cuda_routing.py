@@ -154,11 +154,11 @@ def differentiate(windows: Windows, contexts: Tensor, sums: Tensor, grad_capsule
     totals, targets = sums.unbind(), grads.unbind()
     # The last capsules are the result; the others are part of every later context.
     _add_up(unsquash_kernel, grad_capsules.contiguous()[None], scale, None, totals[-1], targets[-1], grad_context)
-    known = None
+    grad_later = None
     for r in range(len(totals) - 1, 0, -1):
         _attend(windows, contexts[r], targets[r], parts)
-        _add_up(unsquash_kernel, parts, scale, known, totals[r - 1], targets[r - 1], grad_context)
-        known = grad_context
+        _add_up(unsquash_kernel, parts, scale, grad_later, totals[r - 1], targets[r - 1], grad_context)
+        grad_later = grad_context
     return grads
 
 

@@ -83,7 +83,7 @@ def backward(
     n_templates, k, _ = templates.shape
     zero = distance == 0
     scale = torch.where(zero, 0.0, grad_distance / torch.where(zero, 1.0, distance))
-    places = torch.arange(k, device=graphs.device)
+    positions = torch.arange(k, device=graphs.device)
     windows = windows_of(graphs, k, stride)
     grad_graphs = torch.zeros_like(graphs, memory_format=torch.contiguous_format) if needs_graphs else None
     grad_windows = windows_of(grad_graphs, k, stride) if grad_graphs is not None else None
@@ -97,7 +97,7 @@ def backward(
             slope = scale[chunk, i, ..., None, None] * (matched - windows[chunk])
             if grad_templates is not None:
                 # Pᵀ D P puts every window's slope into the template's own order: a plain sum, no atomic additions.
-                back = torch.empty_like(winner).scatter_(-1, winner, places.expand_as(winner))
+                back = torch.empty_like(winner).scatter_(-1, winner, positions.expand_as(winner))
                 slope_of_template = slope.gather(-2, back[..., :, None].expand_as(slope))
                 slope_of_template = slope_of_template.gather(-1, back[..., None, :].expand_as(slope))
                 grad_templates[i] += slope_of_template.sum(dim=(0, 1, 2))

@@ -30,7 +30,7 @@ def brain(content: Content, scene: Scene) -> Iterator[Drawing]:
         regions = ", ".join(content.node_name(node) for node in scene.top)
         size, lines = f"their weight{colour}", "edges"
         if scene.motif is not None:
-            size = "in how many carriers the motif lies on them"
+            size = "number of carriers that have the motif there"
             lines = "the motif in its clearest carrier"
         yield Drawing(
             f"{scene.id}-brain",
