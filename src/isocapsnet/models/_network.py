@@ -18,7 +18,7 @@ from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, hal
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
-from isocapsnet.models._state import check_arrays, check_truth
+from isocapsnet._state import check_arrays, check_truth
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
 

@@ -22,7 +22,7 @@ from isocapsnet.models._device import PARAMETER, WHILE_TRAINING
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput
 from isocapsnet.models._parameters import Share, Sizes, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
-from isocapsnet.models._state import check_truth
+from isocapsnet._state import check_truth
 from isocapsnet.models._training import train
 from isocapsnet.nn.capsule import mlp
 

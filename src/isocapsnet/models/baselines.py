@@ -18,7 +18,7 @@ from isocapsnet.models._base import (
 )
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._parameters import Positive, estimator, in_range
-from isocapsnet.models._state import Expected, check_truth
+from isocapsnet._state import Expected, check_truth
 
 
 class ConstantClassifier(GraphClassifier):

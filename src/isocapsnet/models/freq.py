@@ -25,7 +25,7 @@ from isocapsnet.models._base import (
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._parameters import Count, Positive, PositiveShare, Share, estimator, in_range, with_parameters
-from isocapsnet.models._state import Expected
+from isocapsnet._state import Expected
 
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 

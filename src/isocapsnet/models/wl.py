@@ -18,7 +18,7 @@ from isocapsnet.models._base import GraphClassifier, RepresentationMixin, as_see
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
-from isocapsnet.models._state import Expected
+from isocapsnet._state import Expected
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
