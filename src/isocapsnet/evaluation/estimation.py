@@ -2,6 +2,7 @@
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import Preparation
-from isocapsnet.evaluation.protocol import Folds
+from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
+from isocapsnet.evaluation.samples import Samples
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -52,11 +54,40 @@ def list_candidates(
     return [{}, *(setting for setting in drawn if any(defaults[n] != as_tuples(v) for n, v in setting.items()))]
 
 
+def search(
+    space: Mapping[str, Any],
+    fit: Callable[..., Any],
+    defaults: Mapping[str, Any],
+    protocol: Protocol,
+    preparation: Preparation,
+    samples: Samples,
+    train: NDArray[np.int64],
+    labels: NDArray[Any],
+    groups: NDArray[Any] | None,
+    seed: Callable[[str], int],
+) -> dict[str, Any]:
+    """The settings of ``space`` that inner folds of ``train`` favour, found with the search of ``protocol``.
+
+    ``fit(settings, graphs, labels)`` fits an estimator, whose parameters are ``defaults`` if they are not searched.
+    ``seed(purpose)`` is a seed. Empty if the defaults are best, if there is nothing to search, or if there are too few
+    subjects for inner folds.
+    """
+    if not space:
+        return {}
+    candidates = list_candidates(space, defaults, protocol.n_candidates, seed("candidates"))
+    folds = inner_folds(labels, groups, protocol.inner_folds, seed("inner folds"))
+    # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the network
+    # of the paper alone, which is what its search is about.
+    inner = partial(fit, calibrate=False) if "calibrate" in defaults else fit
+    return tune(candidates, folds, inner, preparation, samples, train, labels) if folds else {}
+
+
 def tune(
     candidates: Sequence[Mapping[str, Any]],
     folds: Folds,
     fit: Fit,
     preparation: Preparation,
+    samples: Samples,
     train: NDArray[np.int64],
     labels: NDArray[Any],
 ) -> dict[str, Any]:
@@ -73,8 +104,8 @@ def tune(
     reasons: list[ValueError] = []
     classes = np.unique(labels)
     for column, (inside, outside) in enumerate(folds):
-        graphs = preparation.fit(train[inside], labels[inside])
-        held_out = preparation.transform(train[outside])
+        graphs = preparation.fit(samples, train[inside], labels[inside])
+        held_out = preparation.apply(samples, train[outside])
         truth = np.searchsorted(classes, labels[outside])
         for row, settings in enumerate(candidates):
             try:
