@@ -12,7 +12,7 @@ from isocapsnet._controls import describe_control
 from isocapsnet._files import write_whole
 from isocapsnet._format import seconds
 from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
-from isocapsnet._planning import Options, check_keywords, make_plan, open_for_benchmark
+from isocapsnet._planning import EMBEDDED, Options, check_keywords, make_plan, open_with_covariates
 from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
@@ -150,7 +150,8 @@ def benchmark(
     command = command or describe_call("benchmark", data, {"methods": methods, **vars(options), **reading})
     console = make_console(quiet=progress is not True)
     options.check()
-    graphs = open_for_benchmark(data, options, reading)
+    columns = [*options.confounds, *filter(None, [options.group])]
+    graphs = open_with_covariates(EMBEDDED if data is None else data, columns, reading)
     console.print(escape(repr(graphs)), highlight=False)
     named = as_names(reading.get("covariates") or ())
     plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)

@@ -8,6 +8,7 @@ import click
 
 from isocapsnet._safe_text import printable, spreadsheet_safe
 from isocapsnet._validation import InputError
+from isocapsnet.cli._options import policy_options, preparation_options
 from isocapsnet.cli.data import reading_options
 
 if TYPE_CHECKING:
@@ -28,32 +29,61 @@ def _out(description: str) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("data")
+@click.argument("data", required=False)
 @click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
 @_out("The model's file.")
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RESULTS",
+    help="Fit the pipeline of this benchmark's METHOD to all its data, with the same search.",
+)
+@preparation_options
+@click.option("--decoder/--no-decoder", default=True, help="Keep the decoder of a capsule network (default).")
+@click.option(
+    "--precision",
+    type=click.Choice(["full", "half"]),
+    default="full",
+    show_default=True,
+    help="Half precision is refused if it changes probabilities in three digits.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--device", help="cpu, cuda, ... for a method that has a device.")
 @click.option("--use-unlabeled", is_flag=True, help="Let unlabelled graphs take part in training.")
 @reading_options
-def fit(data: str, method: str, out: Path, **options: Any) -> None:
-    """Fit one method to all labelled graphs of DATA and save the model.
+def fit(data: str | None, method: str, out: Path, **options: Any) -> None:
+    """Fit a preparation and one method to all labelled graphs of DATA, and save both in one file.
+
+    With --like DATA can be left out: the results folder has a copy.
 
     \b
     Examples
       isocapsnet fit study.npz --method linear --out model.safetensors
-      isocapsnet fit study.npz --method "isocapsnet[kernel_size=3]" --out model.safetensors
+      isocapsnet fit study.npz --method isocapsnet --no-decoder --precision half --out model.safetensors
+      isocapsnet fit study/ --target diagnosis --site centre --harmonize --confounds age,sex --out model.safetensors
+      isocapsnet fit series/ --target diagnosis --connectivity tangent --method linear --out model.safetensors
+      isocapsnet fit --like results --method linear --out model.safetensors
     """
     import isocapsnet
+    from isocapsnet._model_cards import describe_expected
 
-    isocapsnet.fit(data, method, out=out, **options)
-    click.echo(printable(f"{method} fitted: {out}"))
+    model = isocapsnet.fit(data, method, out=out, **options)
+    click.echo(printable(f"{method} fitted: {out} ({out.stat().st_size / 1e6:.1f} MB)"))
+    for sentence in describe_expected(model.card_):
+        click.echo(printable(sentence))
 
 
 def _model_command(out: str) -> Callable[[Callable[..., None]], click.Command]:
     """A command that applies a saved model to data and writes a table, which ``out`` describes."""
 
     def make(function: Callable[..., None]) -> click.Command:
-        for add in (reading_options, _out(out), click.argument("data"), click.argument("model", type=_FILE)):
+        for add in (
+            reading_options,
+            policy_options,
+            _out(out),
+            click.argument("data"),
+            click.argument("model", type=_FILE),
+        ):
             function = add(function)
         return click.command()(function)
 
@@ -64,9 +94,14 @@ def _model_command(out: str) -> Callable[[Callable[..., None]], click.Command]:
 def predict(out: Path, **arguments: Any) -> None:
     """Predict the class of every graph of DATA with a saved MODEL.
 
+    A model with a preparation takes matrices or time series as they were before it, with the sites and covariates that
+    it needs.
+
     \b
-    Example
+    Examples
       isocapsnet predict model.safetensors study.npz --out predictions.csv
+      isocapsnet predict model.safetensors new/ --site centre --out predictions.csv
+      isocapsnet predict model.safetensors new/ --site centre --unseen-sites keep --out predictions.csv
     """
     import isocapsnet
 

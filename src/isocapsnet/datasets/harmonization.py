@@ -56,7 +56,7 @@ class ConfoundRegressor(GraphTransformer):
             raise InputError(
                 f"The covariate {name!r} of subject {subjects[row]} is {str(covariates[name].iloc[row])!r:.60}, which "
                 f"is missing or was not seen in training ({missing.any(axis=1).sum()} of {len(subjects)} subjects); "
-                'fill it in, leave the subject out with exclude=, or use the training average with '
+                "fill it in, leave the subject out with exclude=, or use the training average with "
                 'missing_covariates="average".'
             )
 

@@ -131,9 +131,7 @@ def run_job(task: Task) -> dict[str, Any]:
         if job.space:
             defaults = build_estimator(task.factory, {**job.parameters, **task.runtime}, seed=0).get_params()
             groups = None if samples.groups is None else samples.groups[split.train]
-            settings = search(
-                job.space, fit, defaults, protocol, preparation, samples, train, labels, groups, job.seed
-            )
+            settings = search(job.space, fit, defaults, protocol, preparation, samples, train, labels, groups, job.seed)
         clock.append(time.perf_counter())
         estimator = fit(settings, preparation.fit(samples, train, labels), labels)
         clock.append(time.perf_counter())
@@ -144,7 +142,7 @@ def run_job(task: Task) -> dict[str, Any]:
     task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
         held_out = prepared, samples.labels[split.test]
-        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out)
+        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out, preparation)
     return {
         "key": job.key,
         "job": job.to_json(),

@@ -103,7 +103,10 @@ class Preparation:
         """Graphs or time series of these subjects, with the nodes in ``node_order``."""
         if self.steps and self.steps[0].name == COVARIATES:
             return np.empty((len(indices), 0))
-        data, order = samples.X[indices], self._node_order
+        order = self._node_order
+        if order is None and np.array_equal(indices, np.arange(len(samples))):
+            return samples.X  # all of a memory map stay one
+        data = samples.X[indices]
         if order is None:
             return data
         if not samples.is_time_series:

@@ -39,6 +39,9 @@ class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
     #: Names of the nodes and whether edges are directed, in the training graphs; None if not given.
     node_names_in_: Sequence[str] | None = None
     directed_in_: bool | None = None
+    #: The range of values in the training graphs, and the model card; None if the model was not fitted by ``fit``.
+    input_range_: dict[str, Any] | None = None
+    card_: dict[str, Any] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
