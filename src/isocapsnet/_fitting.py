@@ -132,9 +132,8 @@ def _fit_pipeline(pipeline: Pipeline, seed: int) -> tuple[Any, NDArray[Any]]:
 
     def fit_one(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
         estimator = build_estimator(spec.factory, {**spec.parameters, **settings, **inner, **spec.runtime}, seed)
-        return estimator.fit(
-            graphs, labels, **({"X_unlabeled": preparation.apply(samples, extra)} if len(extra) else {})
-        )
+        unlabelled = {"X_unlabeled": preparation.apply(samples, extra)} if len(extra) else {}
+        return estimator.fit(graphs, labels, **unlabelled)
 
     settings: dict[str, Any] = {}
     if pipeline.protocol is not None and pipeline.protocol.is_tuned:
@@ -266,7 +265,8 @@ def check_data(data: Any, **reading: Any) -> Findings:
 def open_for_model(model: Any, data: Any, reading: dict[str, Any]) -> tuple[Any, BrainGraphs]:
     """A fitted model, and data with their nodes in its order and the covariates that it needs."""
     opened = load_model(model) if isinstance(model, str | Path) else model
-    check_is_fitted(opened)
+    if not isinstance(opened, PreparedModel):
+        check_is_fitted(opened)
     columns = opened.columns if isinstance(opened, PreparedModel) else []
     layout = layout_for(opened)  # None for a user's own, which was not fitted by `fit`
     return opened, open_with_covariates(data, columns, reading if layout is None else {**reading, "like": layout})

@@ -72,9 +72,6 @@ class PreparedModel:
             return getattr(self.model, name)
         raise AttributeError(f"PreparedModel has no attribute {name!r}; the model itself is its attribute model.")
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return len(self.preparation.fitted) == len(self.steps)
-
     def prepare(
         self, data: Any, *, unseen_sites: str | None = None, missing_covariates: str = "refuse", **fields: Any
     ) -> NDArray[Any]:

@@ -52,9 +52,9 @@ def plan_refit(
     results = open_results(folder)
     row = _find_row(results, method)
     job = results.records[next(iter(row.keys.values()))]["job"]
-    steps = tuple(
-        make_step(step["name"], step["parameters"], tuple(step["columns"])) for step in _graph_steps(row, job)
-    )
+    if any(step["name"] == COVARIATES for step in job["preparation"]):
+        raise InputError(f"{row.method} is given covariates instead of graphs, so it cannot be saved as a model.")
+    steps = tuple(make_step(step["name"], step["parameters"], tuple(step["columns"])) for step in job["preparation"])
     if job["method"] not in {*MODELS, *load_plugins()}:
         raise InputError(f"{row.method} in {folder} is an estimator of its own; fit it with fit(data, estimator).")
     spec = make_method(job["method"], job["parameters"], use_unlabeled=job["use_unlabeled"], device=device)
@@ -82,12 +82,6 @@ def _find_row(results: Results, method: Any) -> MethodResult:
             f"{', '.join(row.method for row in rows) or 'none'} with method=."
         )
     return found[0]
-
-
-def _graph_steps(row: MethodResult, job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    if any(step["name"] == COVARIATES for step in job["preparation"]):
-        raise InputError(f"{row.method} is given covariates instead of graphs, so it cannot be saved as a model.")
-    return list(job["preparation"])
 
 
 def _find_data(results: Results, folder: str | Path, data: Any, reading: Mapping[str, Any]) -> BrainGraphs:

@@ -37,9 +37,9 @@ def write_artifacts(
     """Write the artifacts of a fitted estimator into ``folder`` in one step, in place of earlier ones.
 
     ``history.json`` has one entry per epoch, ``templates.npz`` the array ``templates`` and ``warnings.json`` each
-    different warning once. ``save_model(estimator, path, preparation)`` (an import path) writes ``model.safetensors``, and
-    ``explain(estimator, graphs, labels, folder)`` (an import path) writes files of its own about the held-out graphs;
-    if it fails, a warning is added. A file without content is not written.
+    different warning once. ``save_model(estimator, path, preparation)`` (an import path) writes ``model.safetensors``,
+    and ``explain(estimator, graphs, labels, folder)`` (an import path) writes files of its own about the held-out
+    graphs; if it fails, a warning is added. A file without content is not written.
     """
     history, templates = getattr(estimator, "history_", None), getattr(estimator, "templates_", None)
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from isocapsnet._state import check_arrays, check_truth
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
@@ -18,7 +19,6 @@ from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, hal
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
-from isocapsnet._state import check_arrays, check_truth
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
 
