@@ -422,3 +422,74 @@ def test_refusals_on_the_command_line_name_options(study: ic.BrainGraphs, tmp_pa
     run("fit", folder, *common, "--out", tmp_path / "m")
     result = CliRunner().invoke(main, ["predict", str(tmp_path / "m"), str(folder), "--out", str(tmp_path / "p.csv")])
     assert result.exit_code == 2 and "--site" in result.output and not (tmp_path / "p.csv").exists()
+
+
+# -- explanations -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name not in ("none", "all")])
+def test_what_a_transform_says_about_edges_is_true(name: str, study: ic.BrainGraphs) -> None:
+    """Linear: steps add up; monotone: no step goes down; all but mixed: no other edge changes."""
+    data = study.replace(time_series=None)
+    [(_, transformer)] = quiet_fit(data, "constant", **GRAPHS[name]).preparation.fitted
+    [step] = quiet_fit(data, "constant", **GRAPHS[name]).steps
+    rng, prepared = np.random.default_rng(0), Preparation([step])
+    prepared.fitted = [(step, transformer)]
+    values = np.sort(np.concatenate([rng.uniform(-0.9, 0.9, 20), [-0.5, 0.0, 0.5]]))
+    i, j = 1, 4
+    answers = []
+    for value in values:
+        graphs = np.array(data.adjacency)
+        graphs[0, i, j] = graphs[0, j, i] = value
+        answers.append(prepared.apply(Samples(data.replace(adjacency=graphs)), np.arange(1))[0])
+    found = np.array(answers)
+    elsewhere = found.copy()
+    elsewhere[:, i, j] = elsewhere[:, j, i] = 0
+    is_mixed = np.ptp(elsewhere, axis=0).max() > 1e-12
+    assert is_mixed == (transformer.on_edges == "mixed") == (name == "tangent")
+    curve = found[:, i, j]
+    if transformer.on_edges == "linear":
+        assert_allclose(curve, np.polyval(np.polyfit(values, curve, 1), values), atol=1e-9)
+    if transformer.on_edges in ("linear", "monotone"):
+        assert (np.diff(curve) >= -1e-12).all()
+
+
+def test_explanations_are_about_the_edges_of_the_data_where_the_preparation_is_linear(study: ic.BrainGraphs) -> None:
+    """A network scales its edges itself, so that scaling all by one number first must not change any attribution."""
+    data, method = study.replace(time_series=None), "cnn[max_epochs=3,calibrate=False]"
+    plain = ic.explain(quiet_fit(data, method), data, folds=2)
+    scaled = ic.explain(quiet_fit(data, method, transform="scale"), data, folds=2)
+    assert_allclose(scaled.edges, plain.edges, atol=1e-5 * np.abs(plain.edges).max())
+    assert plain.notes == [] and "those of the data" in scaled.notes[0] and "linear" in scaled.notes[1]
+
+
+def test_explanations_say_where_edges_are_not_those_of_the_data(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    method, graphs = "cnn[max_epochs=1,calibrate=False]", study.replace(time_series=None)
+    facts = {
+        "not about edges of the data": (graphs, {"transform": "tangent"}),
+        "not about edges": (study, {"connectivity": "tangent"}),
+        "partial correlation": (study.replace(adjacency=None), {"connectivity": "partial correlation"}),
+        "monotone": (graphs, {"transform": "fisher-z"}),
+        "sign": (graphs, {"transform": "signs"}),
+    }
+    for fact, (data, options) in facts.items():
+        explanation = ic.explain(quiet_fit(data, method, **options), data, folds=0)
+        assert any(fact in note for note in explanation.notes)
+    explanation.save(tmp_path)
+    assert json.loads((tmp_path / "cards.json").read_text())["notes"] == list(explanation.notes)
+
+
+def test_refits_of_an_explanation_prepare_with_their_training_part_only(
+    study: ic.BrainGraphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted: list[int] = []
+    fit = Preparation.fit
+    monkeypatch.setattr(
+        Preparation,
+        "fit",
+        lambda self, samples, train, labels: fitted.append(len(train)) or fit(self, samples, train, labels),
+    )
+    data = study.replace(time_series=None)
+    model = quiet_fit(data, "cnn[max_epochs=1,calibrate=False]", harmonize=True, confounds="age")
+    ic.explain(model, data, folds=3)
+    assert fitted == [N, *[N - N // 3] * 3]
