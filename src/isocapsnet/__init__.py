@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from isocapsnet._benchmarking import benchmark, sweep
     from isocapsnet._explaining import explain
     from isocapsnet._fitting import check_data, fit, predict, transform
+    from isocapsnet._model_cards import model_card
     from isocapsnet._pipelines import PreparedModel, load_model, save_model
     from isocapsnet._results import Results
     from isocapsnet._results_folders import compare, open_results
@@ -44,6 +45,7 @@ _MODULES = {
     "load_graphs": "datasets.readers",
     "load_model": "_pipelines",
     "make_planted_graphs": "datasets.synthetic",
+    "model_card": "_model_cards",
     "open_results": "_results_folders",
     "predict": "_fitting",
     "save_model": "_pipelines",

@@ -47,7 +47,7 @@ def benchmark(
     confounds: str | Sequence[str] = (),
     group: str | None = None,
     use_unlabeled: bool = False,
-    save_models: bool = True,
+    save_models: bool = False,
     explain: bool = True,
     device: str | None = None,
     jobs: int | None = None,
@@ -108,7 +108,7 @@ def benchmark(
     use_unlabeled : bool
         Give unlabelled graphs to the methods that can use them.
     save_models : bool
-        Keep the models of the first repeat.
+        Keep the models of the first repeat, each with the preparation of its fold.
     explain : bool
         Explain networks on their test graphs.
     device : str, optional
@@ -195,7 +195,7 @@ def sweep(
     param : mapping or str
         The parameter and its values: ``{"kernel_size": [1, 2, 3]}`` or ``"kernel_size=1,2,3"``.
     **options
-        See :func:`benchmark`. Models are not saved unless ``save_models=True``.
+        See :func:`benchmark`.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def sweep(
     runtime: dict[str, Any] = {key: options.get(key) for key in ("device", "use_unlabeled") if options.get(key)}
     methods = [make_method(base.name, {**base.parameters, name: value}, **runtime) for value in values]
     options.setdefault("command", describe_call("sweep", data, {"method": method, "param": param, **options}))
-    results = benchmark(data, methods, **{"save_models": False, **options})
+    results = benchmark(data, methods, **options)
     values_by_label = {spec.label: spec.parameters[name] for spec in methods}
     results.context["sweep"] = {"method": base.name, "parameter": name, "methods": values_by_label}
     if not options.get("dry_run"):

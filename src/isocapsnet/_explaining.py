@@ -108,14 +108,16 @@ def _prepare_folds(model: PreparedModel, graphs: BrainGraphs, used: NDArray[np.i
 def describe_edges(model: PreparedModel) -> list[str]:
     """Which edges an explanation of a model is about: those of the data, or mixtures of them."""
     fitted = model.preparation.fitted
-    names = {kind: [step.name for step, made in fitted if made.on_edges == kind] for kind in ("linear", "edgewise")}
-    names["monotone"] = [step.name for step, made in fitted if made.on_edges == "monotone"]
-    mixed = [step.name for step, made in fitted if made.on_edges == "mixed" and step.name != CONNECTIVITY]
+    names: dict[str, list[str]] = {"linear": [], "monotone": [], "edgewise": [], "mixed": []}
+    for step, transformer in fitted:
+        if step.name != CONNECTIVITY:
+            names[transformer.on_edges].append(step.name)
     kind = fitted[0][0].parameters.get("kind", "correlation") if model.needs_series else None
-    if mixed or kind == "tangent":
+    if names["mixed"] or kind == "tangent":
+        which = ", ".join(names["mixed"]) or "tangent"
         return [
-            f"The explanation is not about edges of the data: {', '.join(mixed) or 'tangent'} is not linear, and each "
-            "entry of its matrices depends on all edges. Regions and edges below are those of the tangent space."
+            f"The explanation is not about edges of the data: {which} is not linear, and each entry of its matrices "
+            "depends on all edges. Regions and edges below are those of the prepared matrices."
         ]
     edges = "those of the data" if kind is None else f"{kind} of the time series"
     notes = [f"The edges of the explanation are {edges}."]

@@ -1,13 +1,14 @@
 """The pipeline that a fit follows: given by options, or that of a method in a benchmark."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isocapsnet._methods import load_plugins, make_method, make_step
+from isocapsnet._methods import list_one_method, load_plugins, make_method, make_step
 from isocapsnet._planning import open_data
 from isocapsnet._results import Results
 from isocapsnet._results_folders import open_results
@@ -74,14 +75,20 @@ def plan_refit(
 def _find_row(results: Results, method: Any) -> MethodResult:
     """The row of a method, which is named as in the table, or without parameters if that is one row."""
     rows = [row for row in results.summary.rows if row.keys]
-    found = [row for row in rows if row.method == method] or [row for row in rows if row.name == method]
+    label = method
+    with suppress(InputError):  # a name of the table that is no method, or not one
+        label = list_one_method(method).label
+    found = [row for row in rows if row.method in (method, label)] or [row for row in rows if row.name == method]
     if len(found) != 1:
         problem = "has no finished method" if not found else f"has {len(found)} methods called"
         raise InputError(
             f"The benchmark in {results.folders[0]} {problem} {method!r:.60}; choose from "
             f"{', '.join(row.method for row in rows) or 'none'} with method=."
         )
-    return found[0]
+    [row] = found
+    if row.failed:
+        raise InputError(f"{row.failed} of {row.jobs} jobs of {row.method} failed; run the benchmark again first.")
+    return row
 
 
 def _find_data(results: Results, folder: str | Path, data: Any, reading: Mapping[str, Any]) -> BrainGraphs:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--permutations", type=click.IntRange(0), default=0, help="Draws of the permutation test.")
 @click.option("--audit", type=click.Choice(["node-order"]), help="Run again with shuffled nodes.")
 @click.option("--use-unlabeled", is_flag=True, help="Give unlabelled graphs to methods that can use them.")
-@click.option("--save-models/--no-save-models", default=True, help="Keep the models of the first repeat (default).")
+@click.option("--save-models/--no-save-models", default=False, help="Keep the models of the first repeat.")
 @evaluation_options
 @reading_options
 def benchmark(data: str | None, **options: Any) -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def _in_a_folder(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
+def _in_a_folder(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a file in a folder that does not exist before any work is done."""
-    if not path.parent.is_dir():
+    if path is not None and not path.parent.is_dir():
         raise InputError(f"There is no folder {path.parent} for {path.name}; create it first.")
     return path
 
@@ -71,6 +71,31 @@ def fit(data: str | None, method: str, out: Path, **options: Any) -> None:
     click.echo(printable(f"{method} fitted: {out} ({out.stat().st_size / 1e6:.1f} MB)"))
     for sentence in describe_expected(model.card_):
         click.echo(printable(sentence))
+
+
+@click.command()
+@click.argument("model", type=_FILE)
+@click.option("--out", type=_FILE, callback=_in_a_folder, help="Write the card as one HTML page.")
+def card(model: Path, out: Path | None) -> None:
+    """Show the card of a saved MODEL: data, preparation, expected performance, and what it must not be used for.
+
+    \b
+    Examples
+      isocapsnet card model.safetensors
+      isocapsnet card model.safetensors --out card.html
+    """
+    import isocapsnet
+    from isocapsnet._model_cards import list_sections
+
+    loaded = isocapsnet.load_model(model)
+    content = isocapsnet.model_card(loaded, out)
+    if out is not None:
+        click.echo(printable(f"Card: {out}"))
+        return
+    for title, lines in list_sections(loaded, content).items():
+        click.secho(f"\n{title}", bold=True)
+        for what, value in lines:
+            click.echo(f"  {what:<18} {value}" if what else f"  {value}")
 
 
 def _model_command(out: str) -> Callable[[Callable[..., None]], click.Command]:
