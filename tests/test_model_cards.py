@@ -228,7 +228,7 @@ def test_half_precision_that_shows_is_refused(study: ic.BrainGraphs, tmp_path: P
     model = ic.fit(study, "linear")
     with pytest.raises(ic.InputError, match="graphs="):
         ic.save_model(model, tmp_path / "model", precision="half")
-    model.intercept_ = model.intercept_ + 300.1  # the same probabilities, but steps of 0.25 in half precision
+    model.intercept_ = model.intercept_ + np.array([300.1, 300.3])  # steps of 0.25 in half precision
     with pytest.raises(ic.InputError, match="three digits"):
         ic.save_model(model, tmp_path / "model", precision="half", graphs=study)
     model.intercept_ = model.intercept_ + 1e6

@@ -82,7 +82,12 @@ def fit(
     >>> isocapsnet.fit(like="results", method="linear", out="model.safetensors")                  # doctest: +SKIP
     """
     check_option("precision", precision, ("full", "half"))
-    preparation = {"connectivity": connectivity, "transform": transform, "harmonize": harmonize, "confounds": confounds}
+    preparation: dict[str, Any] = {
+        "connectivity": connectivity,
+        "transform": transform,
+        "harmonize": harmonize,
+        "confounds": confounds,
+    }
     if like is not None:
         if given := [name for name, value in preparation.items() if value] + ["use_unlabeled"] * use_unlabeled:
             raise InputError(f"like= has a preparation of its own; leave out {given[0]}=.")

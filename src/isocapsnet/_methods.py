@@ -263,7 +263,7 @@ def make_step(name: str, parameters: Mapping[str, Any], columns: tuple[str, ...]
     """The step of a preparation by its name: ``connectivity`` or one of TRANSFORMS."""
     from isocapsnet.datasets.connectivity import TRANSFORMS, TimeSeriesConnectivity
 
-    transformers = {"connectivity": TimeSeriesConnectivity, **TRANSFORMS}
+    transformers: dict[str, Any] = {"connectivity": TimeSeriesConnectivity, **TRANSFORMS}
     if name not in transformers:
         raise InputError(f"There is no transform {name!r:.60}; choose from {', '.join(TRANSFORMS)}.")
     transformer = transformers[name]

@@ -194,7 +194,7 @@ class SiteHarmonizer(GraphTransformer):
             self.encoder_._set_state(values["encoder"], {"means": arrays.pop("means")})
         n_sites, n_nodes = len(self.sites_), self.n_nodes_in_
         n_columns = 0 if self.encoder_ is None else self.encoder_.n_columns_
-        shapes = dict.fromkeys(("scale", "shift"), (n_sites, n_nodes, n_nodes))
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("scale", "shift"), (n_sites, n_nodes, n_nodes))
         shapes["effects"] = (n_sites, n_columns, n_nodes, n_nodes)
         check_arrays(arrays, {name: (np.float64, shape) for name, shape in shapes.items()})
         check_positive("scale", arrays["scale"])

@@ -75,7 +75,8 @@ class Preparation:
 
     def get_state(self) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
         """What each step has learned: JSON values, and arrays named ``number/array``."""
-        values, arrays = [], {}
+        values: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
         for number, (step, transformer) in enumerate(self.fitted):
             _check_declared(step, transformer)
             own, own_arrays = transformer._get_state()

@@ -55,7 +55,7 @@ class CapsuleClassifier(RepresentationMixin, SemiSupervisedNetwork):
     def _build_stored(self, values: dict[str, Any]) -> nn.Module:
         module = super()._build_stored(values)
         if not check_truth("decoder", values.get("decoder", True)):
-            module.decoder = None
+            module.register_module("decoder", None)
         return module
 
     def _get_state(self) -> State:
