@@ -6,8 +6,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,11 @@ from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models import MODELS
 from isocapsnet.models._base import GraphClassifier
+from isocapsnet.models._sizes import in_full_precision, in_half_precision, without_decoder
 
 # Files that hold more than a model, or a smaller one, have format 2, so that earlier versions refuse them.
 _FORMAT, _PLAIN_FORMAT = 2, 1
-_PREPARATION, _DECODER = "preparation/", "decoder."
-#: Probabilities that differ by less are equal to three digits.
-_EQUAL = 5e-4
+_PREPARATION = "preparation/"
 #: Makes a model of an estimator and the values and arrays of its preparation.
 Complete = Callable[[GraphClassifier, Any, dict[str, NDArray[Any]]], Any]
 # Beyond what any graph or label has, and small enough to compute with.
@@ -64,10 +61,10 @@ def save_model(
     values, arrays = estimator._get_state()
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     if not decoder:
-        values, arrays = _without_decoder(estimator, values, arrays)
+        values, arrays = without_decoder(estimator, values, arrays)
     half: dict[str, str] = {}
     if precision == "half":
-        arrays, half = _in_half_precision(estimator, values, arrays, graphs)
+        arrays, half = in_half_precision(estimator, values, arrays, graphs)
     content = {
         "format": _PLAIN_FORMAT if decoder and not half and preparation is None else _FORMAT,
         "isocapsnet": isocapsnet.__version__,
@@ -116,7 +113,7 @@ def load_model(path: str | os.PathLike[str], complete: Complete | None = None) -
         for name, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise InputError(f"array {name!r:.60} holds values that are not finite")
-        estimator = _rebuild(path, content, _in_full_precision(own, content.get("half", {})))
+        estimator = _rebuild(path, content, in_full_precision(own, content.get("half", {})))
         values = _decode(content["preparation"]) if "preparation" in content else None
         if complete is None:
             if values is not None:
@@ -158,49 +155,6 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
     if version < model.version:
         warnings.warn(f"{path} was saved before a fix to {method!r} changed its results; fit it again.", stacklevel=3)
     return estimator
-
-
-def _without_decoder(
-    estimator: GraphClassifier, values: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The state without the weights of the decoder."""
-    kept = {name: array for name, array in arrays.items() if not name.startswith(_DECODER)}
-    if len(kept) == len(arrays):
-        raise InputError(f"{type(estimator).__name__} has no decoder; leave out decoder=False.")
-    return values | {"decoder": False}, kept
-
-
-def _in_half_precision(
-    estimator: GraphClassifier, values: dict[str, Any], arrays: dict[str, NDArray[Any]], graphs: ArrayLike | None
-) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The arrays with fractions in half precision, and the types of these; refused if predictions change."""
-    if graphs is None:
-        raise InputError('precision="half" needs graphs= to compare predictions on, such as the training graphs.')
-    types = {name: array.dtype.str for name, array in arrays.items() if array.dtype.kind == "f"}
-    with np.errstate(over="ignore"):
-        stored = {name: array.astype(np.float16) if name in types else array for name, array in arrays.items()}
-    rounded = copy(estimator)
-    difference = np.inf
-    with suppress(InputError):  # weights that are too large for half precision, or 0 where they must not be
-        if all(np.isfinite(array).all() for array in stored.values()):
-            rounded._set_state(deepcopy(values), _in_full_precision(stored, types))
-            difference = float(np.abs(rounded.predict_proba(graphs) - estimator.predict_proba(graphs)).max())
-    if not difference < _EQUAL:
-        raise InputError(
-            f'precision="half" changes probabilities by up to {difference:.2g}, which shows in three digits; save the '
-            'model with precision="full".'
-        )
-    return stored, types
-
-
-def _in_full_precision(arrays: dict[str, NDArray[Any]], types: Any) -> dict[str, NDArray[Any]]:
-    """The arrays as a model has them; ``types`` are those of the arrays that are stored in half precision."""
-    if not isinstance(types, dict) or not set(types.values()) <= {"<f4", "<f8"}:
-        raise InputError("its types of arrays in half precision are not valid")
-    for name in types:
-        if name not in arrays or arrays[name].dtype != np.float16:
-            raise InputError(f"array {name!r:.60} is not in half precision")
-    return {name: array.astype(types[name]) if name in types else array for name, array in arrays.items()}
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any], dict[str, NDArray[Any]]]:
