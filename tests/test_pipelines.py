@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 import isocapsnet as ic
 from isocapsnet._methods import list_steps
 from isocapsnet.cli import main
+from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.connectivity import TRANSFORMS
 from isocapsnet.evaluation.preparation import Preparation
 from isocapsnet.evaluation.samples import Samples
@@ -493,3 +494,19 @@ def test_refits_of_an_explanation_prepare_with_their_training_part_only(
     model = quiet_fit(data, "cnn[max_epochs=1,calibrate=False]", harmonize=True, confounds="age")
     ic.explain(model, data, folds=3)
     assert fitted == [N, *[N - N // 3] * 3]
+
+
+def test_nodes_are_put_into_the_order_of_the_model_by_their_names(study: ic.BrainGraphs) -> None:
+    names = [f"region {i}" for i in range(NODES)]
+    data = study.replace(time_series=None, atlas=Atlas(names))
+    model, order = quiet_fit(data, "linear", transform="tangent"), np.arange(NODES)[::-1]
+    shuffled = data.replace(adjacency=np.array(data.adjacency)[:, order][:, :, order], atlas=Atlas(names[::-1]))
+    assert_allclose(model.predict_proba(shuffled), model.predict_proba(data), atol=1e-12)
+    assert_allclose(ic.predict(model, shuffled)["p_patient"], ic.predict(model, data)["p_patient"], atol=1e-12)
+    with pytest.raises(ic.InputError, match="other 0"):
+        model.predict_proba(data.replace(atlas=Atlas([f"other {i}" for i in range(NODES)])))
+
+
+def test_checking_data_does_not_wait_for_torch() -> None:
+    code = "import sys, isocapsnet as ic; ic.check_data, ic.load_graphs; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

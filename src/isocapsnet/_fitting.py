@@ -125,8 +125,6 @@ def _check_fit(pipeline: Pipeline, *, use_unlabeled: bool, is_saved: bool) -> No
     is_ours = type(build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, 0)) in MODELS.values()
     if is_saved and not is_ours:
         raise InputError(f"{spec.name} cannot be saved, only the methods in isocapsnet.MODELS; do not give out=.")
-    if pipeline.steps and not is_ours:
-        raise InputError(f"{spec.name} cannot be fitted with a preparation, only the methods in isocapsnet.MODELS.")
 
 
 def _fit_pipeline(pipeline: Pipeline, seed: int) -> tuple[Any, NDArray[Any]]:

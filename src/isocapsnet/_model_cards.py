@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from isocapsnet import __version__
 from isocapsnet._files import write_whole
@@ -233,6 +231,9 @@ def _iter_sections(model: Any, card: Mapping[str, Any]) -> Any:
 
 def _render(model: Any, card: Mapping[str, Any]) -> str:
     """The card as one page that needs no other file."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
     folder = files("isocapsnet.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     sections = list_sections(model, card)

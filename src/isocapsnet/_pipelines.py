@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +17,9 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.resemblance import check_resemblance, check_summary
 from isocapsnet.evaluation.preparation import Preparation, Step, metadata_for
 from isocapsnet.evaluation.samples import Samples
-from isocapsnet.models import _persistence
-from isocapsnet.models._base import GraphClassifier
+
+if TYPE_CHECKING:  # torch is imported when a model is saved or read
+    from isocapsnet.models._base import GraphClassifier
 
 #: The step that makes graphs of time series. It is the first.
 CONNECTIVITY = "connectivity"
@@ -40,7 +41,7 @@ class PreparedModel:
         Fitted to their prepared graphs; it takes prepared graphs only.
     """
 
-    def __init__(self, preparation: Preparation, model: GraphClassifier) -> None:
+    def __init__(self, preparation: Preparation, model: "GraphClassifier") -> None:
         self.preparation, self.model = preparation, model
 
     def __repr__(self) -> str:
@@ -93,6 +94,7 @@ class PreparedModel:
         if not isinstance(data, BrainGraphs):
             source = {"time_series": data} if self.needs_series else {"adjacency": data}
             data = BrainGraphs(**source, **fields)
+        data = match_nodes(data, None, layout_for(self))
         self._check_data(data)
         samples = Samples(data, use_series=self.needs_series)
         everyone, subjects = np.arange(len(samples)), data.subjects.tolist()
@@ -106,7 +108,6 @@ class PreparedModel:
 
     def _check_data(self, data: BrainGraphs) -> None:
         """Refuse data that lack what the preparation needs."""
-        match_nodes(data, self.n_nodes_in_, None)
         if self.needs_series and data.time_series is None:
             raise InputError("The model makes its graphs from time series, and the data are graphs; give time series.")
         if not self.needs_series and data.adjacency is None:
@@ -133,9 +134,6 @@ class PreparedModel:
         return self.classes_[self.predict_proba(data, **options).argmax(axis=1)]
 
 
-Model = GraphClassifier | PreparedModel
-
-
 def check_range(model: Any, data: BrainGraphs) -> None:
     """Refuse graphs whose values are not of the kind that the model was fitted to, if the model knows."""
     training = getattr(model, "input_range_", None)
@@ -151,7 +149,7 @@ def layout_for(model: Any) -> Layout | None:
 
 
 def save_model(
-    model: Model,
+    model: Any,
     path: str | os.PathLike[str],
     *,
     decoder: bool = True,
@@ -190,17 +188,16 @@ def save_model(
     return write_model(model, path, decoder=decoder, precision=precision, graphs=graphs)
 
 
-def write_model(
-    model: Model, path: str | os.PathLike[str], *, decoder: bool, precision: str, graphs: Any | None
-) -> Path:
+def write_model(model: Any, path: str | os.PathLike[str], *, decoder: bool, precision: str, graphs: Any | None) -> Path:
     """:func:`save_model` with graphs that are prepared."""
+    from isocapsnet.models import _persistence
+
     estimator, preparation = model, None
     if isinstance(model, PreparedModel):
         values, arrays = model.preparation.get_state()
         identities = [{**step.identity(), "columns": list(step.columns)} for step in model.steps]
         preparation = ({"steps": identities, "values": values}, arrays)
         estimator = model.model
-    assert isinstance(estimator, GraphClassifier)
     graphs = graphs.adjacency if isinstance(graphs, BrainGraphs) else graphs
     return _persistence.save_model(
         estimator, path, decoder=decoder, precision=precision, graphs=graphs, preparation=preparation
@@ -228,10 +225,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     model : GraphClassifier or PreparedModel
         A :class:`PreparedModel` if the file has a preparation.
     """
+    from isocapsnet.models import _persistence
+
     return _persistence.load_model(path, _complete)
 
 
-def _complete(estimator: GraphClassifier, values: Any, arrays: Mapping[str, NDArray[Any]]) -> Model:
+def _complete(
+    estimator: "GraphClassifier", values: Any, arrays: Mapping[str, NDArray[Any]]
+) -> "GraphClassifier | PreparedModel":
     """The model of a file; the values and arrays of its preparation are checked."""
     if estimator.input_range_ is not None:
         check_summary(estimator.input_range_)

@@ -27,16 +27,19 @@ def measure_graphs(X: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
     """Each of :data:`FACTS` for graphs ``(n_graphs, n_nodes, n_nodes)``: arrays ``(n_graphs,)``."""
     parts = []
     is_edge = off_diagonal(X) if X.shape[1] > 1 else np.ones((1, 1), dtype=bool)
-    for _, chunk in iter_chunks(X):
-        edges = np.asarray(chunk[:, is_edge], dtype=np.float64)
+    for _, some in iter_chunks(X):
+        chunk = np.asarray(some, dtype=np.float64)
+        edges = chunk[:, is_edge]
+        with np.errstate(over="ignore"):
+            size = np.sqrt((edges**2).mean(axis=1))
         parts.append(
             [
-                np.sqrt((edges**2).mean(axis=1)),
+                size,
                 np.abs(edges).max(axis=1),
                 (edges < 0).mean(axis=1),
                 (edges != 0).mean(axis=1),
-                np.median(np.diagonal(chunk, axis1=1, axis2=2), axis=1).astype(np.float64),
-                np.abs(chunk - np.swapaxes(chunk, 1, 2)).max(axis=(1, 2)).astype(np.float64),
+                np.median(np.diagonal(chunk, axis1=1, axis2=2), axis=1),
+                np.abs(chunk - np.swapaxes(chunk, 1, 2)).max(axis=(1, 2)),
             ]
         )
     return {name: np.concatenate(values) for name, values in zip(FACTS, zip(*parts, strict=True), strict=True)}
