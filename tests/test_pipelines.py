@@ -1,6 +1,8 @@
 """Models that hold their preparation: fitted to training subjects alone, saved in one file, applied to raw data."""
 
+import copy
 import json
+import random
 import subprocess
 import sys
 import warnings
@@ -23,6 +25,7 @@ from isocapsnet.datasets.connectivity import TRANSFORMS
 from isocapsnet.evaluation.preparation import Preparation
 from isocapsnet.evaluation.samples import Samples
 from isocapsnet.models import _persistence
+from tests.models.test_untrusted_files import mutate
 
 N, NODES = 36, 6
 METHODS = {
@@ -213,6 +216,8 @@ def test_subjects_that_cannot_be_prepared_are_refused(model: Any, study: ic.Brai
     gap, level = covariates.copy(), covariates.copy()
     gap.iloc[4, 0] = np.nan
     level.iloc[5, 1] = "x"
+    text = covariates.astype({"age": object})
+    text.iloc[6, 0] = "unknown"
     cases = {
         "moon": data.replace(sites=elsewhere),
         "site=": data.replace(sites=None),
@@ -220,6 +225,7 @@ def test_subjects_that_cannot_be_prepared_are_refused(model: Any, study: ic.Brai
         "covariates=": data.replace(covariates=None),
         "s04": data.replace(covariates=gap),
         "s05": data.replace(covariates=level),
+        "s06": data.replace(covariates=text),
         "5 nodes": data.replace(adjacency=graphs[:, :5, :5]),
         "time series": study.replace(adjacency=None),
         "at most 1": data.replace(adjacency=1.5 * graphs),
@@ -510,3 +516,26 @@ def test_nodes_are_put_into_the_order_of_the_model_by_their_names(study: ic.Brai
 def test_checking_data_does_not_wait_for_torch() -> None:
     code = "import sys, isocapsnet as ic; ic.check_data, ic.load_graphs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["all", "tangent, confounds"])
+def test_random_changes_of_a_file_are_refused_or_answered_with_probabilities(
+    name: str, study: ic.BrainGraphs, tmp_path: Path
+) -> None:
+    path = tmp_path / "model"
+    data = study.replace(adjacency=None) if name in SERIES else study.replace(time_series=None)
+    model = quiet_fit(data, "linear", out=path, **(GRAPHS | SERIES)[name])
+    assert isinstance(model, ic.PreparedModel)
+    whole, rng = read_file(path), random.Random(name)
+    n_refused = 0
+    for _ in range(250):
+        content, arrays = copy.deepcopy(whole)
+        mutate(content, arrays, rng)
+        write_file(path, content, arrays)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                assert np.isfinite(ic.load_model(path).predict_proba(data[:4])).all()
+            except ic.InputError:
+                n_refused += 1
+    assert n_refused > 100

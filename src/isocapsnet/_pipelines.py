@@ -250,4 +250,8 @@ def _complete(
         raise InputError("its steps do not have the columns that they need")
     preparation = Preparation(steps)
     preparation.set_state(values["values"], arrays, estimator.n_nodes_in_)
+    for step, transformer in preparation.fitted:
+        encoder = getattr(transformer, "encoder_", None)
+        if encoder is not None and tuple(encoder.columns_) != step.columns:
+            raise InputError(f"its step {step.name} has coded other columns than its own")
     return PreparedModel(preparation, estimator)

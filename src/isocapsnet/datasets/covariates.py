@@ -78,11 +78,14 @@ class CovariateEncoder(Stateful, BaseEstimator):
         return (self._expand(frame) - self.means_).fillna(0).to_numpy(np.float64)
 
     def find_missing(self, covariates: pd.DataFrame) -> NDArray[np.bool_]:
-        """Which values are missing, or texts that were not seen in training ``(n_subjects, n_covariates)``."""
+        """Which values are missing, texts in a column of numbers, or texts that were not seen in training.
+
+        ``(n_subjects, n_covariates)``.
+        """
         return np.column_stack(
             [
-                [is_missing(value) or (c in self.levels_ and str(value) not in self.levels_[c]) for value in values]
-                for c, values in covariates[self.columns_].items()
+                ~values.astype(str).isin(self.levels_[column]) if column in self.levels_ else _as_numbers(values).isna()
+                for column, values in covariates[self.columns_].items()
             ]
         )
 
@@ -108,9 +111,14 @@ class CovariateEncoder(Stateful, BaseEstimator):
         expanded: list[pd.Series] = []
         for column in self.columns_:
             if column not in self.levels_:
-                expanded.append(frame[column].astype(np.float64))
+                expanded.append(_as_numbers(frame[column]))
                 continue
             values = frame[column].astype(str)
             is_seen = values.isin(self.levels_[column])
             expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels_[column][:-1]]
         return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
+
+
+def _as_numbers(values: pd.Series) -> pd.Series:
+    """A column of numbers, with NaN for texts that are none."""
+    return pd.to_numeric(values, errors="coerce").astype(np.float64)

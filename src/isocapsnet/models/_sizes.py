@@ -13,6 +13,8 @@ from isocapsnet.models._base import GraphClassifier
 _DECODER = "decoder."
 #: Probabilities that differ by less are equal to three digits.
 _EQUAL = 5e-4
+# Smaller arrays keep their precision: they save nothing, and rounded templates may match another permutation.
+_LEAST_SHARE = 0.01
 
 
 def without_decoder(
@@ -28,10 +30,12 @@ def without_decoder(
 def in_half_precision(
     estimator: GraphClassifier, values: dict[str, Any], arrays: dict[str, NDArray[Any]], graphs: ArrayLike | None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """The arrays with fractions in half precision, and the types of these; refused if predictions change."""
+    """The arrays with large ones in half precision, and the types of these; refused if predictions change."""
     if graphs is None:
         raise InputError('precision="half" needs graphs= to compare predictions on, such as the training graphs.')
-    types = {name: array.dtype.str for name, array in arrays.items() if array.dtype.kind == "f"}
+    n_values = sum(array.size for array in arrays.values())
+    large = {name for name, array in arrays.items() if array.size >= _LEAST_SHARE * n_values}
+    types = {name: array.dtype.str for name, array in arrays.items() if array.dtype.kind == "f" and name in large}
     with np.errstate(over="ignore"):
         stored = {name: array.astype(np.float16) if name in types else array for name, array in arrays.items()}
     rounded = copy(estimator)
