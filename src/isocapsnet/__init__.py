@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from isocapsnet._benchmarking import benchmark, sweep
     from isocapsnet._explaining import explain
     from isocapsnet._fitting import check_data, fit, predict, transform
+    from isocapsnet._model_cards import model_card
+    from isocapsnet._pipelines import PreparedModel, load_model, save_model
     from isocapsnet._results import Results
     from isocapsnet._results_folders import compare, open_results
     from isocapsnet._validation import InputError
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from isocapsnet.datasets.readers import load_graphs
     from isocapsnet.datasets.synthetic import make_planted_graphs
     from isocapsnet.models import MODELS
-    from isocapsnet.models._persistence import load_model, save_model
     from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
     from isocapsnet.models.isocapsnet import IsoCapsNetClassifier
     from isocapsnet.models.released import ReleasedIsoCapsNetClassifier
@@ -34,6 +35,7 @@ _MODULES = {
     "IsoCapsNetClassifier": "models.isocapsnet",
     "LinearClassifier": "models.baselines",
     "ReleasedIsoCapsNetClassifier": "models.released",
+    "PreparedModel": "_pipelines",
     "Results": "_results",
     "benchmark": "_benchmarking",
     "check_data": "_fitting",
@@ -41,11 +43,12 @@ _MODULES = {
     "explain": "_explaining",
     "fit": "_fitting",
     "load_graphs": "datasets.readers",
-    "load_model": "models._persistence",
+    "load_model": "_pipelines",
     "make_planted_graphs": "datasets.synthetic",
+    "model_card": "_model_cards",
     "open_results": "_results_folders",
     "predict": "_fitting",
-    "save_model": "models._persistence",
+    "save_model": "_pipelines",
     "sweep": "_benchmarking",
     "transform": "_fitting",
 }

@@ -12,7 +12,7 @@ from isocapsnet._controls import describe_control
 from isocapsnet._files import write_whole
 from isocapsnet._format import seconds
 from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
-from isocapsnet._planning import Options, check_keywords, make_plan, open_for_benchmark
+from isocapsnet._planning import EMBEDDED, Options, check_keywords, make_plan, open_with_covariates
 from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
@@ -48,7 +48,7 @@ def benchmark(
     confounds: str | Sequence[str] = (),
     group: str | None = None,
     use_unlabeled: bool = False,
-    save_models: bool = True,
+    save_models: bool = False,
     explain: bool = True,
     device: str | None = None,
     jobs: int | None = None,
@@ -111,7 +111,7 @@ def benchmark(
     use_unlabeled : bool
         Give unlabelled graphs to the methods that can use them.
     save_models : bool
-        Keep the models of the first repeat.
+        Keep the models of the first repeat, each with the preparation of its fold.
     explain : bool
         Explain networks on their test graphs.
     device : str, optional
@@ -153,7 +153,8 @@ def benchmark(
     command = command or describe_call("benchmark", data, {"methods": methods, **vars(options), **reading})
     console = make_console(quiet=progress is not True)
     options.check()
-    graphs = open_for_benchmark(data, options, reading)
+    columns = [*options.confounds, *filter(None, [options.group])]
+    graphs = open_with_covariates(EMBEDDED if data is None else data, columns, reading)
     console.print(escape(repr(graphs)), highlight=False)
     named = as_names(reading.get("covariates") or ())
     plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)
@@ -197,7 +198,7 @@ def sweep(
     param : mapping or str
         The parameter and its values: ``{"kernel_size": [1, 2, 3]}`` or ``"kernel_size=1,2,3"``.
     **options
-        See :func:`benchmark`. Models are not saved unless ``save_models=True``.
+        See :func:`benchmark`.
 
     Returns
     -------
@@ -216,7 +217,7 @@ def sweep(
     runtime: dict[str, Any] = {key: options.get(key) for key in ("device", "use_unlabeled") if options.get(key)}
     methods = [make_method(base.name, {**base.parameters, name: value}, **runtime) for value in values]
     options.setdefault("command", describe_call("sweep", data, {"method": method, "param": param, **options}))
-    results = benchmark(data, methods, **{"save_models": False, **options})
+    results = benchmark(data, methods, **options)
     values_by_label = {spec.label: spec.parameters[name] for spec in methods}
     results.context["sweep"] = {"method": base.name, "parameter": name, "methods": values_by_label}
     if not options.get("dry_run"):

@@ -1,15 +1,20 @@
 """Explanation of a fitted network on a dataset, with figures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._fitting import open_for_model
-from isocapsnet._planning import adjacency_of
+from isocapsnet._fitting import open_for_model, prepare_for
+from isocapsnet._pipelines import CONNECTIVITY, PreparedModel
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.samples import Samples
+from isocapsnet.explanation.fits import Prepare
 from isocapsnet.explanation.summary import Explanation
 from isocapsnet.explanation.summary import explain as explain_arrays
 from isocapsnet.report.evidence import card_scene, edge_scene, motif_scene
@@ -27,6 +32,8 @@ def explain(
     attribution: str = "gradient",
     networks: Sequence[str] | None = None,
     seed: int = 0,
+    unseen_sites: str | None = None,
+    missing_covariates: str = "refuse",
     **reading: Any,
 ) -> Explanation:
     """Explain a fitted network on labelled graphs: its templates and motifs, where they match, which edges it uses.
@@ -36,10 +43,13 @@ def explain(
 
     Parameters
     ----------
-    model : fitted network or path
-        A network, or the file of a saved one.
+    model : fitted network, PreparedModel or path
+        A model, or the file of a saved one. The preparation of a model is fitted again in each refit. ``notes`` of the
+        explanation say whether its edges are those of the data or, as in tangent space, mixtures of them.
     data, **reading
         See :func:`isocapsnet.benchmark`.
+    unseen_sites, missing_covariates
+        See :func:`isocapsnet.predict`.
     folds, attribution, networks, seed
         See :func:`isocapsnet.explanation.explain`.
 
@@ -53,9 +63,10 @@ def explain(
     >>> explanation = isocapsnet.explain("model.safetensors", "study.npz")    # doctest: +SKIP
     >>> explanation.table                                                     # doctest: +SKIP
     """
-    model, graphs = open_for_model(model, data, reading)
+    opened, graphs = open_for_model(model, data, reading)
     if not graphs.is_labelled.any():
         raise InputError("The graphs have no labels, which explanations need; name their column with target=.")
+    model, prepared = prepare_for(opened, graphs, unseen_sites, missing_covariates)
     names = np.array(graphs.label_names)[graphs.labels]
     is_used = graphs.is_labelled & np.isin(names, [str(label) for label in model.classes_])
     if len(np.unique(names[is_used])) < 2:
@@ -64,18 +75,65 @@ def explain(
             f"{', '.join(graphs.label_names)}; at least two classes of the model are needed."
         )
     code_of = {str(label): code for code, label in enumerate(model.classes_)}
-    return explain_arrays(
+    labels = model.classes_[[code_of[name] for name in names[is_used]]]
+    has_steps = isinstance(opened, PreparedModel)
+    explanation = explain_arrays(
         model,
-        adjacency_of(graphs)[is_used],
-        model.classes_[[code_of[name] for name in names[is_used]]],
+        prepared[is_used],
+        labels,
         folds=folds,
         attribution=attribution,
         seed=seed,
         subjects=graphs.subjects[is_used].tolist(),
         networks=networks,
+        prepare=_prepare_folds(opened, graphs, np.flatnonzero(is_used), labels) if has_steps else None,
         node_names=() if graphs.atlas is None else graphs.atlas.node_names,
         title=f"{type(model).__name__} on {graphs.name or 'unnamed data'}",
     )
+    notes = describe_edges(opened) if has_steps else []
+    return replace(explanation, notes=[*notes, *explanation.notes])
+
+
+def _prepare_folds(model: PreparedModel, graphs: BrainGraphs, used: NDArray[np.int64], labels: NDArray[Any]) -> Prepare:
+    """Prepare the used graphs of a fold as the preparation of a model does, fitted to its training part."""
+    samples = Samples(graphs, use_series=model.needs_series)
+
+    def prepare(train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        preparation = Preparation(model.steps)
+        return preparation.fit(samples, used[train], labels[train]), preparation.apply(samples, used[test])
+
+    return prepare
+
+
+def describe_edges(model: PreparedModel) -> list[str]:
+    """Which edges an explanation of a model is about: those of the data, or mixtures of them."""
+    fitted = model.preparation.fitted
+    names: dict[str, list[str]] = {"linear": [], "monotone": [], "edgewise": [], "mixed": []}
+    for step, transformer in fitted:
+        if step.name != CONNECTIVITY:
+            names[transformer.on_edges].append(step.name)
+    kind = fitted[0][0].parameters.get("kind", "correlation") if model.needs_series else None
+    if names["mixed"] or kind == "tangent":
+        which = ", ".join(names["mixed"]) or "tangent"
+        return [
+            f"The explanation is not about edges of the data: {which} is not linear, and each entry of its matrices "
+            "depends on all edges. Regions and edges below are those of the prepared matrices."
+        ]
+    edges = "those of the data" if kind is None else f"{kind} of the time series"
+    notes = [f"The edges of the explanation are {edges}."]
+    if names["linear"]:
+        notes.append(
+            f"{', '.join(names['linear'])} is linear in each edge: it scales the edge and subtracts what sites and "
+            "covariates explain, so what a prepared edge adds to the scores is what the edge itself adds."
+        )
+    if names["monotone"]:
+        notes.append(
+            f"{', '.join(names['monotone'])} is a monotone function of each edge: signs are those of the data, and "
+            "sizes are in units of the prepared graphs."
+        )
+    if names["edgewise"]:
+        notes.append(f"{', '.join(names['edgewise'])} does not keep the sign of an edge: signs are of prepared edges.")
+    return notes
 
 
 def save_figures(explanation: Explanation, coordinates: NDArray[Any] | None, folder: Path) -> None:

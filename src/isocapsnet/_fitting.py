@@ -1,45 +1,67 @@
 """One model from Python: :func:`fit`, :func:`predict` and :func:`transform`; :func:`check_data` before either."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from isocapsnet._methods import list_one_method
-from isocapsnet._planning import adjacency_of, as_source, check_keywords, open_data
-from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import Layout, layout_of
+from isocapsnet._methods import list_one_method, list_steps
+from isocapsnet._model_cards import make_card
+from isocapsnet._pipelines import PreparedModel, check_range, layout_for, load_model, write_model
+from isocapsnet._planning import adjacency_of, as_source, check_keywords, check_steps, open_with_covariates, uses_series
+from isocapsnet._refitting import Pipeline, plan_refit
+from isocapsnet._validation import InputError, check_option
+from isocapsnet.datasets.atlas import layout_of
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import examine_graphs
-from isocapsnet.datasets.reading import Findings, ReadOptions
-from isocapsnet.evaluation.estimation import build_estimator
-
-if TYPE_CHECKING:
-    from isocapsnet.models._base import GraphClassifier
+from isocapsnet.datasets.reading import Findings, ReadOptions, as_names
+from isocapsnet.datasets.resemblance import summarize_graphs
+from isocapsnet.evaluation.estimation import build_estimator, search
+from isocapsnet.evaluation.naming import seed_from
+from isocapsnet.evaluation.preparation import TRANSFORM, Preparation
+from isocapsnet.evaluation.samples import Samples
 
 
 def fit(
-    data: Any,
+    data: Any = None,
     method: Any = "isocapsnet",
     *,
     out: str | Path | None = None,
+    like: str | Path | None = None,
+    connectivity: str | None = None,
+    transform: str | Sequence[str] = (),
+    harmonize: bool = False,
+    confounds: str | Sequence[str] = (),
+    decoder: bool = True,
+    precision: str = "full",
     seed: int = 0,
     device: str | None = None,
     use_unlabeled: bool = False,
     **reading: Any,
-) -> "GraphClassifier":
-    """Fit one method to all labelled graphs.
+) -> Any:
+    """Fit a preparation and one method to all labelled graphs, and save both in one file.
 
     Parameters
     ----------
     data, **reading
-        See :func:`isocapsnet.benchmark`.
+        See :func:`isocapsnet.benchmark`. With ``like`` the data may be left out.
     method : str, class or estimator
         A method of :func:`isocapsnet.benchmark`.
     out : path, optional
         Save the model to this file; :func:`isocapsnet.load_model` reads it.
+    like : path, optional
+        The folder of a benchmark. The pipeline of ``method`` there is fitted to all of its data: the same preparation,
+        parameters and search. The model card says which performance to expect.
+    connectivity, transform, harmonize, confounds
+        The preparation, as in :func:`isocapsnet.benchmark`. It is fitted to the labelled graphs and saved with the
+        model.
+    decoder, precision
+        The size of the file; see :func:`isocapsnet.save_model`. Predictions are compared on the training graphs.
     seed : int
         Seed of the fit, unless the method has a ``random_state``.
     device : str, optional
@@ -49,51 +71,120 @@ def fit(
 
     Returns
     -------
-    estimator : fitted estimator
+    model : fitted estimator or PreparedModel
+        An estimator if the graphs are used as they are, else a :class:`isocapsnet.PreparedModel`.
 
     Examples
     --------
     >>> import isocapsnet
-    >>> model = isocapsnet.fit("planted", "linear", out="model.safetensors")    # doctest: +SKIP
+    >>> model = isocapsnet.fit("planted", "linear", out="model.safetensors")                      # doctest: +SKIP
+    >>> isocapsnet.fit("study/", "linear", target="dx", site="centre", harmonize=True,
+    ...                confounds=["age", "sex"], transform="fisher-z", out="model.safetensors")   # doctest: +SKIP
+    >>> isocapsnet.fit(like="results", method="linear", out="model.safetensors")                  # doctest: +SKIP
     """
+    check_option("precision", precision, ("full", "half"))
+    preparation: dict[str, Any] = {
+        "connectivity": connectivity,
+        "transform": transform,
+        "harmonize": harmonize,
+        "confounds": confounds,
+    }
+    if like is not None:
+        if given := [name for name, value in preparation.items() if value] + ["use_unlabeled"] * use_unlabeled:
+            raise InputError(f"like= has a preparation of its own; leave out {given[0]}=.")
+        pipeline = plan_refit(like, method, data, reading, device=device)
+    else:
+        if data is None:
+            raise InputError("There are no data to fit to; give data, or the results of a benchmark with like=.")
+        spec = list_one_method(method, device=device, use_unlabeled=use_unlabeled)
+        columns = as_names(confounds or ())
+        graphs = open_with_covariates(data, columns, reading)
+        use_series = uses_series(graphs, connectivity)
+        steps = list_steps(**{**preparation, "confounds": columns, "has_series": use_series})
+        samples = Samples(graphs, use_series=use_series)
+        check_steps(samples, steps)
+        pipeline = Pipeline(spec, steps, samples)
+    _check_fit(pipeline, use_unlabeled=use_unlabeled, is_saved=out is not None)
+    model, prepared = _fit_pipeline(pipeline, seed)
+    if out is not None:
+        write_model(model, out, decoder=decoder, precision=precision, graphs=prepared)
+    return model
+
+
+def _check_fit(pipeline: Pipeline, *, use_unlabeled: bool, is_saved: bool) -> None:
+    """Refuse what cannot be fitted or saved, before any work is done."""
     from isocapsnet.models import MODELS
 
-    spec = list_one_method(method, device=device, use_unlabeled=use_unlabeled)
-    graphs = open_data(data, reading)
-    X, is_labelled = adjacency_of(graphs), graphs.is_labelled
-    name = graphs.name or "the data"
+    spec, samples = pipeline.spec, pipeline.samples
+    name = samples.data.name or "the data"
     if use_unlabeled and not spec.use_unlabeled:
         raise InputError(f"{spec.name} cannot use unlabelled graphs; leave out use_unlabeled=True.")
-    if use_unlabeled and is_labelled.all():
+    if use_unlabeled and not len(samples.unlabelled):
         raise InputError(f"Every graph of {name} has a label; leave out use_unlabeled=True.")
-    if not is_labelled.any():
+    if not len(samples.labelled):
         raise InputError(f"No graph of {name} has a label; name the column of classes with target=.")
-    estimator = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, seed)
-    if out is not None and type(estimator) not in MODELS.values():
+    is_ours = type(build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, 0)) in MODELS.values()
+    if is_saved and not is_ours:
         raise InputError(f"{spec.name} cannot be saved, only the methods in isocapsnet.MODELS; do not give out=.")
-    extra = {"X_unlabeled": X[~is_labelled]} if spec.use_unlabeled else {}
-    labelled = X if is_labelled.all() else X[is_labelled]  # all of a memory map stay one
-    estimator.fit(labelled, np.array(graphs.label_names)[graphs.labels[is_labelled]], **extra)
-    layout = layout_of(graphs)
+
+
+def _fit_pipeline(pipeline: Pipeline, seed: int) -> tuple[Any, NDArray[Any]]:
+    """The model, fitted to all labelled graphs with the search of the pipeline, and its prepared training graphs."""
+    spec, samples = pipeline.spec, pipeline.samples
+    preparation, train = Preparation(pipeline.steps, choices=pipeline.transforms), samples.labelled
+    codes, extra = samples.labels[train], samples.unlabelled if spec.use_unlabeled else np.arange(0)
+
+    def fit_one(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
+        own = {name: value for name, value in settings.items() if name != TRANSFORM or not pipeline.transforms}
+        estimator = build_estimator(spec.factory, {**spec.parameters, **own, **inner, **spec.runtime}, seed)
+        unlabelled = {"X_unlabeled": preparation.apply(samples, extra)} if len(extra) else {}
+        return estimator.fit(graphs, labels, **unlabelled)
+
+    settings: dict[str, Any] = {}
+    if pipeline.protocol is not None and pipeline.protocol.is_tuned:
+        defaults = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, seed=0).get_params()
+        groups = None if samples.groups is None else samples.groups[train]
+        settings = search(
+            spec.space, fit_one, defaults, pipeline.protocol, preparation, samples, train, codes, groups,
+            lambda purpose: seed_from(purpose, samples.digest, spec.name, seed),
+        )  # fmt: skip
+    preparation = preparation.settle(settings)
+    prepared = preparation.fit(samples, train, codes)
+    estimator = fit_one(settings, prepared, np.array(samples.data.label_names)[codes])
+    layout = layout_of(samples.data)
     estimator.n_nodes_in_, estimator.node_names_in_ = layout.n_nodes, layout.node_names
     estimator.directed_in_ = layout.directed
-    if out is not None:
-        from isocapsnet.models._persistence import save_model
-
-        save_model(estimator, out)
-    fitted: GraphClassifier = estimator
-    return fitted
+    if not samples.is_time_series:
+        estimator.input_range_ = summarize_graphs(samples.X)
+    estimator.card_ = make_card(estimator, replace(pipeline, steps=preparation.steps), settings)
+    return (PreparedModel(preparation, estimator) if preparation.steps else estimator), prepared
 
 
-def predict(model: Any, data: Any, **reading: Any) -> pd.DataFrame:
+def predict(
+    model: Any,
+    data: Any,
+    *,
+    unseen_sites: str | None = None,
+    missing_covariates: str = "refuse",
+    **reading: Any,
+) -> pd.DataFrame:
     """Predict the class of every graph.
+
+    Subjects that the model cannot prepare are refused: another number of nodes, matrices of another kind, a site that
+    it was not fitted to, a covariate that is missing.
 
     Parameters
     ----------
-    model : fitted estimator or path
-        An estimator, or the file of a saved one.
+    model : fitted estimator, PreparedModel or path
+        A model, or the file of a saved one.
     data, **reading
-        See :func:`isocapsnet.benchmark`. Nodes are put into the order of the model by their names.
+        See :func:`isocapsnet.benchmark`. Nodes are put into the order of the model by their names. A model with a
+        preparation takes data as they were before it, with sites and covariates if it needs them.
+    unseen_sites : {"keep", "refuse"}, optional
+        Whether subjects from a site that the model was not fitted to are refused, or their graphs are not harmonised.
+        The default is what the model was fitted with (``harmonize[unseen=keep]``), or else "refuse".
+    missing_covariates : {"refuse", "average"}
+        Whether a subject without a covariate is refused, or has the average of the training subjects.
 
     Returns
     -------
@@ -106,18 +197,26 @@ def predict(model: Any, data: Any, **reading: Any) -> pd.DataFrame:
     >>> isocapsnet.predict("model.safetensors", "study.npz")    # doctest: +SKIP
     """
     estimator, graphs = open_for_model(model, data, reading)
-    probabilities = estimator.predict_proba(adjacency_of(graphs))
+    classifier, prepared = prepare_for(estimator, graphs, unseen_sites, missing_covariates)
+    probabilities = classifier.predict_proba(prepared)
     return pd.DataFrame(
-        {"subject": graphs.subjects, "prediction": estimator.classes_[probabilities.argmax(axis=1)]}
-    ).join(pd.DataFrame(probabilities, columns=[f"p_{name}" for name in estimator.classes_]))
+        {"subject": graphs.subjects, "prediction": classifier.classes_[probabilities.argmax(axis=1)]}
+    ).join(pd.DataFrame(probabilities, columns=[f"p_{name}" for name in classifier.classes_]))
 
 
-def transform(model: Any, data: Any, **reading: Any) -> pd.DataFrame:
+def transform(
+    model: Any,
+    data: Any,
+    *,
+    unseen_sites: str | None = None,
+    missing_covariates: str = "refuse",
+    **reading: Any,
+) -> pd.DataFrame:
     """The representation that a model has of every graph.
 
     Parameters
     ----------
-    model, data, **reading
+    model, data, unseen_sites, missing_covariates, **reading
         See :func:`predict`.
 
     Returns
@@ -131,9 +230,10 @@ def transform(model: Any, data: Any, **reading: Any) -> pd.DataFrame:
     >>> isocapsnet.transform("model.safetensors", "study.npz")    # doctest: +SKIP
     """
     estimator, graphs = open_for_model(model, data, reading)
-    if not hasattr(estimator, "transform"):
-        raise InputError(f"{type(estimator).__name__} learns no representation; use predict.")
-    features = np.asarray(estimator.transform(adjacency_of(graphs))).reshape(len(graphs), -1)
+    classifier, prepared = prepare_for(estimator, graphs, unseen_sites, missing_covariates)
+    if not hasattr(classifier, "transform"):
+        raise InputError(f"{type(classifier).__name__} learns no representation; use predict.")
+    features = np.asarray(classifier.transform(prepared)).reshape(len(graphs), -1)
     table = pd.DataFrame(features, columns=[f"feature_{number}" for number in range(1, features.shape[1] + 1)])
     table.insert(0, "subject", graphs.subjects)
     return table
@@ -169,16 +269,23 @@ def check_data(data: Any, **reading: Any) -> Findings:
 
 
 def open_for_model(model: Any, data: Any, reading: dict[str, Any]) -> tuple[Any, BrainGraphs]:
-    """A fitted estimator, and data with their nodes in its order."""
-    from isocapsnet.models._persistence import load_model
+    """A fitted model, and data with their nodes in its order and the covariates that it needs."""
+    opened = load_model(model) if isinstance(model, str | Path) else model
+    if not isinstance(opened, PreparedModel):
+        check_is_fitted(opened)
+    columns = opened.columns if isinstance(opened, PreparedModel) else []
+    layout = layout_for(opened)  # None for a user's own, which was not fitted by `fit`
+    return opened, open_with_covariates(data, columns, reading if layout is None else {**reading, "like": layout})
 
-    estimator = load_model(model) if isinstance(model, str | Path) else model
-    check_is_fitted(estimator)
-    if not hasattr(estimator, "n_nodes_in_"):  # a user's own, which was not fitted by `fit`
-        return estimator, open_data(data, reading)
-    like = Layout(
-        estimator.n_nodes_in_,
-        getattr(estimator, "node_names_in_", None),
-        getattr(estimator, "directed_in_", None),
-    )
-    return estimator, open_data(data, {**reading, "like": like})
+
+def prepare_for(
+    model: Any, graphs: BrainGraphs, unseen_sites: str | None, missing_covariates: str
+) -> tuple[Any, NDArray[Any]]:
+    """The classifier of a model, and the graphs as it takes them."""
+    if isinstance(model, PreparedModel):
+        return model.model, model.prepare(graphs, unseen_sites=unseen_sites, missing_covariates=missing_covariates)
+    if unseen_sites is not None or missing_covariates != "refuse":
+        name = "missing_covariates" if unseen_sites is None else "unseen_sites"
+        raise InputError(f"{name}= does not apply: the model has no preparation; leave it out.")
+    check_range(model, graphs)
+    return model, adjacency_of(graphs)

@@ -230,7 +230,7 @@ def list_steps(
 
     Harmonisation and confound regression come first, unless ``transform`` names them at another position.
     """
-    from isocapsnet.datasets.connectivity import CONNECTIVITY, TRANSFORMS, TimeSeriesConnectivity
+    from isocapsnet.datasets.connectivity import CONNECTIVITY
 
     text = transform if isinstance(transform, str) else ",".join(transform or ())
     asked = split_names(text) if text else []
@@ -245,7 +245,7 @@ def list_steps(
         kind = connectivity or "correlation"
         if kind not in CONNECTIVITY:
             raise InputError(f"There is no connectivity {kind!r}; choose from {', '.join(CONNECTIVITY)}.")
-        steps.append(_step("connectivity", TimeSeriesConnectivity, {"kind": kind}))
+        steps.append(make_step("connectivity", {"kind": kind}))
     elif connectivity == "tangent":
         asked.insert(0, ("tangent", {}))
     elif connectivity is not None:
@@ -254,10 +254,9 @@ def list_steps(
             "available."
         )
     for name, parameters in asked:
-        if name not in TRANSFORMS:
-            raise InputError(f"There is no transform {name!r}; choose from {', '.join(TRANSFORMS)}.")
-        columns = tuple(confounds) if name == "confounds" else ()
-        steps.append(_step(name, TRANSFORMS[name], parameters, columns))
+        if name == "connectivity":
+            raise InputError("connectivity is not a transform; choose it with connectivity=.")
+        steps.append(make_step(name, parameters, tuple(confounds) if name == "confounds" else ()))
     return tuple(steps)
 
 
@@ -266,17 +265,24 @@ def list_transforms(names: str | Sequence[str]) -> dict[str, Step]:
     from isocapsnet.datasets.connectivity import TRANSFORMS
 
     text = names if isinstance(names, str) else ",".join(names or ())
+    known = [name for name in TRANSFORMS if name not in ("confounds", "harmonize")]
     transforms = {}
     for name, parameters in split_names(text) if text else []:
         if name == NO_TRANSFORM:
             continue  # always among the candidates
-        if name not in TRANSFORMS or name in ("confounds", "harmonize"):
-            known = [known for known in TRANSFORMS if known not in ("confounds", "harmonize")]
+        if name not in known:
             raise InputError(f"choose_transform: there is no {name!r} to choose; use {', '.join(known)}.")
-        transforms[method_label(name, parameters)] = _step(name, TRANSFORMS[name], parameters)
+        transforms[method_label(name, parameters)] = make_step(name, parameters)
     return transforms
 
 
-def _step(name: str, transformer: Any, parameters: Mapping[str, Any], columns: tuple[str, ...] = ()) -> Step:
+def make_step(name: str, parameters: Mapping[str, Any], columns: tuple[str, ...] = ()) -> Step:
+    """The step of a preparation by its name: ``connectivity`` or one of TRANSFORMS."""
+    from isocapsnet.datasets.connectivity import TRANSFORMS, TimeSeriesConnectivity
+
+    transformers: dict[str, Any] = {"connectivity": TimeSeriesConnectivity, **TRANSFORMS}
+    if name not in transformers:
+        raise InputError(f"There is no transform {name!r:.60}; choose from {', '.join(TRANSFORMS)}.")
+    transformer = transformers[name]
     check_parameters(name, parameters, transformer().get_params())
     return Step(name, f"{transformer.__module__}:{transformer.__qualname__}", parameters, columns)

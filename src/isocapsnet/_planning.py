@@ -132,14 +132,19 @@ def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:
     return TimeSeriesConnectivity().fit(graphs.time_series or ()).transform(graphs.time_series or ())
 
 
-def open_for_benchmark(data: Any, options: Options, reading: Mapping[str, Any]) -> BrainGraphs:
+def open_with_covariates(data: Any, columns: Sequence[str], reading: Mapping[str, Any]) -> BrainGraphs:
     """The dataset, with the covariates that the analysis needs."""
     # A file has all its columns, and naming some would change its digest; columns of a folder's table must be named.
     is_folder = isinstance(data, str | Path) and Path(data).is_dir()
     if is_folder or reading.get("covariates"):
-        needed = [*as_names(reading.get("covariates") or ()), *options.confounds, *filter(None, [options.group])]
+        needed = [*as_names(reading.get("covariates") or ()), *columns]
         reading = {**reading, "covariates": tuple(dict.fromkeys(needed)) or None}
-    return open_data(EMBEDDED if data is None else data, reading)
+    return open_data(data, reading)
+
+
+def uses_series(data: BrainGraphs, connectivity: str | None) -> bool:
+    """Whether graphs are made of time series."""
+    return data.time_series is not None and (data.adjacency is None or connectivity is not None)
 
 
 def make_plan(
@@ -156,7 +161,7 @@ def make_plan(
     """
     specs = list_methods(methods, device=options.device, use_unlabeled=options.use_unlabeled)
     specs = keep_suitable(specs, int((data.class_counts > 0).sum()), named=methods != "all")
-    use_series = data.time_series is not None and (data.adjacency is None or options.connectivity is not None)
+    use_series = uses_series(data, options.connectivity)
     steps = list_steps(
         connectivity=options.connectivity,
         transform=options.transform,
@@ -187,7 +192,7 @@ def make_plan(
         permutations=options.permutations,
         test=options.test,
         audits=0 if options.audit is None else 1,
-        save_model="isocapsnet:save_model" if options.save_models else None,
+        save_model="isocapsnet._pipelines:save_fold_model" if options.save_models else None,
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )
     return plan if options.dry_run else replace(plan, source=publish(samples, Path(options.out)))
@@ -237,19 +242,25 @@ def _check_data(samples: Samples, protocol: Protocol, steps: Sequence[Step], opt
         )
     if options.use_unlabeled and not len(samples.unlabelled):
         raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")
-    harmonizes = any(step.name == "harmonize" for step in steps)
-    if harmonizes and samples.sites is None:
-        raise InputError("harmonize=True needs sites; name their column with site=.")
-    if samples.sites is not None and (harmonizes or protocol.scheme.keeps_sites):
+    check_steps(samples, steps)
+    if samples.sites is not None and protocol.scheme.keeps_sites:
+        _refuse_missing("of sites", samples.sites, samples)
+    if samples.group is not None:
+        _refuse_missing(repr(samples.group), samples.subjects, samples)
+
+
+def check_steps(samples: Samples, steps: Sequence[Step]) -> None:
+    """Refuse steps of a preparation that need sites or covariates which the data do not have."""
+    if any(step.name == "harmonize" for step in steps):
+        if samples.sites is None:
+            raise InputError("harmonize=True needs sites; name their column with site=.")
         _refuse_missing("of sites", samples.sites, samples)
     columns = [] if samples.covariates is None else list(samples.covariates.columns)
-    for column in options.confounds:
+    for column in (column for step in steps for column in step.columns):
         if column not in columns:
             raise InputError(
                 f"There is no covariate {column!r} to regress out; the data have {', '.join(columns) or 'none'}."
             )
-    if samples.group is not None:
-        _refuse_missing(repr(samples.group), samples.subjects, samples)
 
 
 def _refuse_missing(column: str, values: NDArray[Any], samples: Samples) -> None:

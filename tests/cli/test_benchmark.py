@@ -176,7 +176,8 @@ def test_compare_merges_runs_of_two_machines(study: Path, tmp_path: Path) -> Non
 
 
 def test_compare_copies_no_file_that_a_link_points_to(study: Path, tmp_path: Path) -> None:
-    _succeed("benchmark", study, "--methods", "linear", "--repeats", 1, "--jobs", 0, "--out", tmp_path / "run")
+    options = ("--methods", "linear", "--repeats", 1, "--jobs", 0, "--save-models")
+    _succeed("benchmark", study, *options, "--out", tmp_path / "run")
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "password").write_text("hunter2")
@@ -201,7 +202,8 @@ def test_compare_keeps_what_the_merged_folder_holds_and_sets_aside_what_it_canno
     study: Path, tmp_path: Path
 ) -> None:
     for name in ("linear", "constant"):
-        _succeed("benchmark", study, "--methods", name, "--repeats", 1, "--jobs", 0, "--out", tmp_path / name)
+        options = ("--methods", name, "--repeats", 1, "--jobs", 0, "--save-models")
+        _succeed("benchmark", study, *options, "--out", tmp_path / name)
     _succeed("compare", tmp_path / "linear", "--out", tmp_path / "merged")
     kept, bad = sorted((tmp_path / "merged" / "records").glob("??/*"))[:2]
     before = kept.stat().st_mtime_ns

@@ -291,8 +291,8 @@ def _note(log: str, **entry: Any) -> None:
         file.write(json.dumps(entry) + "\n")
 
 
-def write_model(estimator: Any, path: Path) -> None:
-    """Stands in for ``isocapsnet.save_model``, which has a sentence of its own for what cannot be written."""
+def write_model(estimator: Any, path: Path, preparation: Any) -> None:
+    """Stands in for what saves the model of a fold, which has a sentence of its own for what cannot be written."""
     try:
         path.write_bytes(type(estimator).__name__.encode())
     except OSError as error:

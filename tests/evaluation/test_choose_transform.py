@@ -96,9 +96,9 @@ def test_test_subjects_have_no_part_in_a_chosen_transform():
     for name in ("log", "threshold"):
         prepared = []
         for some in (data, BrainGraphs(graphs, data.labels)):
-            preparation = Preparation((), Samples(some, None, False))
-            own = preparation.choose(list_transforms(NAMES)[name], preparation.fit(train, data.labels[train]), None)
-            prepared.append([own, preparation.transform(test[:1])])
+            samples = Samples(some, None, False)
+            preparation = Preparation((), choices=list_transforms(NAMES)).settle({"transform": name})
+            prepared.append([preparation.fit(samples, train, None), preparation.apply(samples, test[:1])])
         assert all(np.array_equal(*pair) for pair in zip(*prepared, strict=True))
 
 
@@ -160,3 +160,17 @@ def test_without_a_choice_jobs_keep_their_keys():
     source.keep(samples)
     [task, *_] = Plan(source, (LINEAR,), Protocol(), repeats=1).tasks(Path())
     assert "transform" not in task.job.space and task.transforms == {}
+
+
+def test_a_fit_like_a_benchmark_makes_the_same_choice_and_saves_it(tmp_path):
+    data = make_counts()
+    results = ic.benchmark(
+        data, "linear", choose_transform="log,threshold", repeats=1, jobs=0, out=tmp_path / "results", progress=False
+    )
+    assert results.transforms == {"linear": {"log": 3}}
+    model = ic.fit(like=tmp_path / "results", method="linear", out=tmp_path / "model.safetensors")
+    assert [step.name for step in model.steps] == ["log"]
+    by_hand = ic.fit(data, "linear", transform="log")
+    loaded = ic.load_model(tmp_path / "model.safetensors")
+    for one in (model, loaded):
+        assert np.array_equal(ic.predict(one, data).filter(like="p_"), ic.predict(by_hand, data).filter(like="p_"))

@@ -84,9 +84,9 @@ def test_it_never_sees_a_graph() -> None:
     assert step is not None
     samples = Samples(data)
     samples.X = None  # type: ignore[assignment]
-    preparation, train, test = Preparation((step,), samples), np.arange(80), np.arange(80, 120)
-    assert preparation.fit(train, data.labels[train]).shape == (80, 1 + 1 + 2)
-    assert preparation.transform(test).shape == (40, 4)
+    preparation, train, test = Preparation((step,)), np.arange(80), np.arange(80, 120)
+    assert preparation.fit(samples, train, data.labels[train]).shape == (80, 1 + 1 + 2)
+    assert preparation.apply(samples, test).shape == (40, 4)
     with pytest.raises(InputError, match="instead of graphs"):
         ConfoundClassifier().fit(data.X, data.labels)
     with pytest.raises(InputError, match="instead of graphs"):

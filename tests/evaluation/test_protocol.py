@@ -133,9 +133,9 @@ def test_tuning_passes_over_inner_folds_of_one_class_and_keeps_the_defaults_with
     one_class = (np.arange(12), np.arange(12, 24, 2))
     candidates = [{"blind": True}, {"blind": False}]
     both = [one_class, (np.arange(12), np.arange(12, 24))]
-    preparation = Preparation((), study)
-    assert tune(candidates, both, fit, preparation, train, labels) == {"blind": False}
-    assert tune(candidates, [one_class], fit, preparation, train, labels) == {"blind": True}
+    preparation = Preparation(())
+    assert tune(candidates, both, fit, preparation, study, train, labels) == {"blind": False}
+    assert tune(candidates, [one_class], fit, preparation, study, train, labels) == {"blind": True}
 
 
 def test_the_null_moves_data_but_neither_labels_nor_folds_nor_unlabelled_graphs() -> None:

@@ -134,7 +134,7 @@ def test_foreign_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"format": 2, "isocapsnet": "9.0"}, "saved by isocapsnet 9.0, which is newer"),
+        ({"format": 3, "isocapsnet": "9.0"}, "saved by isocapsnet 9.0, which is newer"),
         ({"method": "oracle"}, "holds 'oracle' of isocapsnet"),
         ({"method_version": 99}, "holds 'linear' of isocapsnet"),
         ({"parameters": {"dict": [["speed", 3]]}}, "'speed'"),

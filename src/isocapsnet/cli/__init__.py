@@ -19,6 +19,7 @@ from isocapsnet.cli._errors import as_options
 #: Sub-command to its module and its line in ``--help``.
 _COMMANDS = {
     "benchmark": ("isocapsnet.cli.benchmark", "Compare methods on a dataset, without leakage."),
+    "card": ("isocapsnet.cli.models", "Show the card of a saved model: data, performance, limits."),
     "compare": ("isocapsnet.cli.benchmark", "Combine the results of several folders in one table."),
     "data": ("isocapsnet.cli.data", "List, fetch, describe, check and convert datasets."),
     "explain": ("isocapsnet.cli.explain", "Explain a saved network: templates, regions, stability."),

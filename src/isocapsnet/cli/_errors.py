@@ -23,7 +23,8 @@ def as_options(sentence: str, names: Iterable[str]) -> str:
         several = re.sub(r"""["'\s]""", "", match[4] or "")
         value = match[2] or match[3] or several or match[5] or ""
         if value in ("True", "False"):
-            return f"--{'un' if value == 'False' else ''}{name.replace('_', '-')}"
+            negated = "un" if name == "directed" else "no-"
+            return f"--{negated if value == 'False' else ''}{name.replace('_', '-')}"
         return f"--{name.replace('_', '-')} {value}".rstrip()
 
     sentence = _FUNCTION.sub(r"isocapsnet \1", _ARGUMENT.sub(translate, sentence))

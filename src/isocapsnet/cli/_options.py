@@ -43,6 +43,21 @@ def option_of_tests(default: str | None) -> Callable[[Any], Any]:
 
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+_PREPARATION_OPTIONS = (
+    click.option(
+        "--connectivity",
+        metavar="KIND",
+        help="Graphs from time series: correlation (default), partial correlation, tangent, ...",
+    ),
+    click.option(
+        "--transform",
+        default="",
+        metavar="NAME,...",
+        help="Transforms of the graphs, in this order: fisher-z, density, tangent, ...",
+    ),
+    click.option("--harmonize", is_flag=True, help="Harmonize sites with ComBat, fitted to training subjects."),
+    click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out."),
+)
 _EVALUATION_OPTIONS = (
     # How methods are judged
     click.option(
@@ -58,25 +73,13 @@ _EVALUATION_OPTIONS = (
     option_of_tests("corrected-z"),
     click.option("--explain/--no-explain", default=True, help="Explain every network on its test graphs (default)."),
     # What happens between data and method, inside each fold
-    click.option(
-        "--connectivity",
-        metavar="KIND",
-        help="Graphs from time series: correlation (default), partial correlation, tangent, ...",
-    ),
-    click.option(
-        "--transform",
-        default="",
-        metavar="NAME,...",
-        help="Transforms of the graphs, in this order: fisher-z, density, tangent, ...",
-    ),
+    *_PREPARATION_OPTIONS,
     click.option(
         "--choose-transform",
         default="",
         metavar="NAME,...",
         help="Transforms of which the search of each method may choose one.",
     ),
-    click.option("--harmonize", is_flag=True, help="Harmonize sites with ComBat, fitted in each fold."),
-    click.option("--confounds", type=NameList(), default=(), help="Covariates to regress out in each fold."),
     click.option("--group", metavar="COL", help="Column that identifies the person; a person is in one fold only."),
     # Where and how jobs run
     click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: number of cores); 0: no workers."),
@@ -96,3 +99,27 @@ def evaluation_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_EVALUATION_OPTIONS):
         command = option(command)
     return command
+
+
+def preparation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a preparation; they arrive as keywords of ``isocapsnet.fit``."""
+    for option in reversed(_PREPARATION_OPTIONS):
+        command = option(command)
+    return command
+
+
+def policy_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What becomes of subjects that a saved preparation does not fit."""
+    sites = click.option(
+        "--unseen-sites",
+        type=click.Choice(["keep", "refuse"]),
+        help="Subjects of other sites than those of training: refuse them (default), or do not harmonise them.",
+    )
+    covariates = click.option(
+        "--missing-covariates",
+        type=click.Choice(["average", "refuse"]),
+        default="refuse",
+        show_default=True,
+        help="Subjects without a covariate: refuse them, or use the average of training.",
+    )
+    return sites(covariates(command))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--permutations", type=click.IntRange(0), default=0, help="Label permutations of a permutation test.")
 @click.option("--audit", type=click.Choice(["node-order"]), help="Also run with shuffled nodes.")
 @click.option("--use-unlabeled", is_flag=True, help="Train on unlabelled graphs too, if a method can.")
-@click.option("--save-models/--no-save-models", default=True, help="Save the models of the first repeat (default).")
+@click.option("--save-models/--no-save-models", default=False, help="Save the models of the first repeat.")
 @evaluation_options
 @reading_options
 def benchmark(data: str | None, **options: Any) -> None:

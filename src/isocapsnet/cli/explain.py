@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isocapsnet._validation import InputError
+from isocapsnet.cli._options import policy_options
 from isocapsnet.cli.data import reading_options
 from isocapsnet.cli.report import writing
 
@@ -45,16 +46,17 @@ _LISTED_REGIONS = 6
 )
 @click.option("--figures/--no-figures", default=True, help="Draw templates and, with coordinates, the brain (default).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the folds and refits.")
+@policy_options
 @reading_options
 def explain(
     model: Path, data: str, out: Path, folds: int, attribution: str, networks: Path | None, figures: bool, seed: int,
-    **reading: Any,
+    unseen_sites: str | None, missing_covariates: str, **reading: Any,
 ) -> None:  # fmt: skip
     """Explain a saved MODEL on DATA: its templates and motifs, where they match, whether they are stable, its edges.
 
     A model cannot be judged on graphs that it was trained on, and stability cannot be judged from one fit. The settings
     of MODEL are therefore fitted again on folds of DATA. Effects and verdicts come from the graphs that each refit did
-    not see.
+    not see. The preparation of MODEL is fitted again in each fold; notes say whether the edges are those of DATA.
 
     \b
     Examples
@@ -76,8 +78,9 @@ def explain(
     try:
         with console.status(f"Explaining {model.name} from {folds or 1} fits"):
             explanation = _explaining.explain(
-                estimator, graphs, folds=folds, attribution=attribution, networks=names, seed=seed
-            )
+                estimator, graphs, folds=folds, attribution=attribution, networks=names, seed=seed,
+                unseen_sites=unseen_sites, missing_covariates=missing_covariates,
+            )  # fmt: skip
     except InputError:
         if is_new:
             out.rmdir()

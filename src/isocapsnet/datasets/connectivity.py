@@ -11,13 +11,15 @@ about the subjects than their graphs: pass ``sites`` and ``covariates`` through 
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from isocapsnet._state import Expected, State, Stateful, check_positive, check_truth
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.fields import check_series
 from isocapsnet.datasets.harmonization import ConfoundRegressor, SiteHarmonizer
@@ -26,7 +28,7 @@ from isocapsnet.datasets.transformer import GraphOutputMixin, GraphTransformer, 
 CONNECTIVITY = ("correlation", "partial correlation", "covariance", "precision", "tangent")
 
 
-class TimeSeriesConnectivity(GraphOutputMixin, BaseEstimator):
+class TimeSeriesConnectivity(Stateful, GraphOutputMixin, BaseEstimator):
     """ROI time series to graphs, by nilearn's ConnectivityMeasure (Ledoit-Wolf covariance).
 
     Parameters
@@ -40,7 +42,7 @@ class TimeSeriesConnectivity(GraphOutputMixin, BaseEstimator):
 
     def fit(self, X: Sequence[ArrayLike], y: Any = None) -> Self:
         """Fit to time series, each ``(n_timepoints, n_nodes)``."""
-        check_option("kind", self.kind, CONNECTIVITY)
+        self._check_parameters()
         series = check_series(X)
         self.n_nodes_in_ = series[0].shape[1]
         if self.kind == "tangent":
@@ -54,6 +56,23 @@ class TimeSeriesConnectivity(GraphOutputMixin, BaseEstimator):
         if self.kind == "tangent":
             return self.tangent_.transform(_measure("covariance", series))
         return _without_diagonal(_measure(self.kind, series))
+
+    def _check_parameters(self) -> None:
+        check_option("kind", self.kind, CONNECTIVITY)
+
+    def _get_state(self) -> State:
+        return self.tangent_._get_state() if self.kind == "tangent" else ({}, {})
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if self.kind != "tangent":
+            super()._set_state(values, arrays)
+            return
+        self.tangent_ = TangentSpace(shrinkage=0.0)
+        self.tangent_.n_nodes_in_ = self.n_nodes_in_
+        self.tangent_._set_state(values, arrays)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        return {}
 
 
 class TangentSpace(GraphTransformer):
@@ -70,8 +89,14 @@ class TangentSpace(GraphTransformer):
     def __init__(self, shrinkage: float = 0.3) -> None:
         self.shrinkage = shrinkage
 
-    def _fit(self, X: NDArray[Any]) -> None:
+    def _check_parameters(self) -> None:
         check_number("shrinkage", self.shrinkage, low=0, high=1)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        shape = (self.n_nodes_in_, self.n_nodes_in_)
+        return {"reference": (np.float64, shape), "whitening": (np.float64, shape)}
+
+    def _fit(self, X: NDArray[Any]) -> None:
         measure = _nilearn_measure(kind="tangent", cov_estimator=_GivenCovariance()).fit(list(self._shrink(X)))
         self.reference_, self.whitening_ = measure.mean_, measure.whitening_
 
@@ -98,8 +123,13 @@ class TangentSpace(GraphTransformer):
 class FisherZ(GraphTransformer):
     """Correlations to Fisher's z, arctanh(r), with a diagonal of zeros; |r| is clipped at ``limit``."""
 
+    on_edges = "monotone"
+
     def __init__(self, limit: float = 0.999999) -> None:
         self.limit = limit
+
+    def _check_parameters(self) -> None:
+        check_number("limit", self.limit, low=0, high=np.nextafter(1, 0), open_low=True)
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
         if np.abs(X).max() > 1 + 1e-6:
@@ -116,11 +146,18 @@ class DensityThreshold(GraphTransformer):
         Share of the off-diagonal edges to keep, by mean absolute weight.
     """
 
+    on_edges = "linear"
+
     def __init__(self, density: float = 0.2) -> None:
         self.density = density
 
-    def _fit(self, X: NDArray[Any]) -> None:
+    def _check_parameters(self) -> None:
         check_number("density", self.density, low=0, high=1, open_low=True)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        return {"mask": (np.bool_, (self.n_nodes_in_, self.n_nodes_in_))}
+
+    def _fit(self, X: NDArray[Any]) -> None:
         strength = np.abs(X).mean(axis=0)
         self.mask_ = strength >= np.quantile(strength[off_diagonal(X)], 1 - self.density)
 
@@ -137,11 +174,16 @@ class ValueThreshold(GraphTransformer):
         The threshold is this quantile of the absolute off-diagonal weights of the training subjects.
     """
 
+    on_edges = "monotone"
+    _state_values: ClassVar = {"threshold": partial(check_number, low=0, high=np.finfo(np.float64).max)}
+
     def __init__(self, quantile: float = 0.8) -> None:
         self.quantile = quantile
 
-    def _fit(self, X: NDArray[Any]) -> None:
+    def _check_parameters(self) -> None:
         check_number("quantile", self.quantile, low=0, high=1)
+
+    def _fit(self, X: NDArray[Any]) -> None:
         self.threshold_ = float(np.quantile(np.abs(X[:, off_diagonal(X)]), self.quantile))
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -150,6 +192,8 @@ class ValueThreshold(GraphTransformer):
 
 class LogTransform(GraphTransformer):
     """Streamline counts on a logarithmic scale: sign(x) log(1 + |x|)."""
+
+    on_edges = "monotone"
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
         return np.sign(X) * np.log1p(np.abs(X))
@@ -165,13 +209,26 @@ class EdgeScaler(GraphTransformer):
         does not vary in the training subjects is only centred.
     """
 
+    on_edges = "linear"
+
     def __init__(self, per_edge: bool = False) -> None:
         self.per_edge = per_edge
+
+    def _check_parameters(self) -> None:
+        check_truth("per_edge", self.per_edge)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        shape = (self.n_nodes_in_, self.n_nodes_in_) if self.per_edge else ()
+        return {"center": (np.float64, shape), "scale": (np.float64, shape)}
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(values, arrays)
+        check_positive("scale", self.scale_)
 
     def _fit(self, X: NDArray[Any]) -> None:
         edges = X if self.per_edge else X[:, off_diagonal(X)]
         deviation = np.asarray(edges.std(axis=0 if self.per_edge else None, dtype=np.float64))
-        self.center_ = X.mean(axis=0, dtype=np.float64) if self.per_edge else 0.0
+        self.center_ = X.mean(axis=0, dtype=np.float64) if self.per_edge else np.zeros(())
         self.scale_ = np.where(deviation > 0, deviation, 1.0)
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -187,10 +244,12 @@ class SignedEdges(GraphTransformer):
         Take absolute values, keep positive edges only, or keep the size of negative edges only.
     """
 
+    on_edges = "edgewise"
+
     def __init__(self, policy: Literal["absolute", "positive", "negative"] = "absolute") -> None:
         self.policy = policy
 
-    def _fit(self, X: NDArray[Any]) -> None:
+    def _check_parameters(self) -> None:
         check_option("policy", self.policy, ("absolute", "positive", "negative"))
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:

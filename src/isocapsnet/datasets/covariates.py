@@ -1,13 +1,14 @@
 """Covariates of subjects as numbers, learned from training subjects only, and which of them are usual confounds."""
 
 import re
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from isocapsnet._state import Expected, Stateful, check_names
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.fields import is_missing
 
@@ -32,7 +33,15 @@ def is_usual_confound(column: str) -> bool:
     return any(lower & names and lower <= names | beside for names, beside in _USUAL)
 
 
-class CovariateEncoder(BaseEstimator):
+def _check_levels(name: str, value: Any) -> None:
+    """Refuse anything but lists of texts by column."""
+    if not isinstance(value, dict):
+        raise InputError(f"{name} are not lists of texts by column")
+    for column, levels in value.items():
+        check_names(f"{name} of {column!r:.60}", levels)
+
+
+class CovariateEncoder(Stateful, BaseEstimator):
     """Covariates as columns of numbers in which 0 is the average of the training subjects.
 
     Texts are one-hot coded, without the last level. A value that is missing, or a text that was not seen in training,
@@ -45,6 +54,8 @@ class CovariateEncoder(BaseEstimator):
         Code the sites like a column of texts.
     """
 
+    _state_values: ClassVar = {"columns": check_names, "levels": _check_levels}
+
     def __init__(self, use_sites: bool = False) -> None:
         self.use_sites = use_sites
 
@@ -54,7 +65,7 @@ class CovariateEncoder(BaseEstimator):
         self.columns_ = list(frame.columns)
         texts = [column for column in self.columns_ if frame[column].dtype.kind not in "biuf"]
         self.levels_ = {c: sorted({str(value) for value in frame[c] if not is_missing(value)}) for c in texts}
-        self.means_ = self._expand(frame).mean().fillna(0)
+        self.means_ = self._expand(frame).mean().fillna(0).to_numpy(np.float64)
         return self
 
     def transform(
@@ -65,6 +76,26 @@ class CovariateEncoder(BaseEstimator):
         if missing := [column for column in self.columns_ if column not in frame]:
             raise InputError(f"The covariate {missing[0]!r} was there at fit and is missing now.")
         return (self._expand(frame) - self.means_).fillna(0).to_numpy(np.float64)
+
+    def find_missing(self, covariates: pd.DataFrame) -> NDArray[np.bool_]:
+        """Which values are missing, texts in a column of numbers, or texts that were not seen in training.
+
+        ``(n_subjects, n_covariates)``.
+        """
+        return np.column_stack(
+            [
+                ~values.astype(str).isin(self.levels_[column]) if column in self.levels_ else _as_numbers(values).isna()
+                for column, values in covariates[self.columns_].items()
+            ]
+        )
+
+    @property
+    def n_columns_(self) -> int:
+        """Columns of numbers that covariates become."""
+        return sum(max(0, len(self.levels_[c]) - 1) if c in self.levels_ else 1 for c in self.columns_)
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        return {"means": (np.float64, (self.n_columns_,))}
 
     def _frame(self, sites: ArrayLike | None, covariates: Any) -> pd.DataFrame:
         frame = pd.DataFrame(covariates).reset_index(drop=True)
@@ -80,9 +111,14 @@ class CovariateEncoder(BaseEstimator):
         expanded: list[pd.Series] = []
         for column in self.columns_:
             if column not in self.levels_:
-                expanded.append(frame[column].astype(np.float64))
+                expanded.append(_as_numbers(frame[column]))
                 continue
             values = frame[column].astype(str)
             is_seen = values.isin(self.levels_[column])
             expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels_[column][:-1]]
         return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
+
+
+def _as_numbers(values: pd.Series) -> pd.Series:
+    """A column of numbers, with NaN for texts that are none."""
+    return pd.to_numeric(values, errors="coerce").astype(np.float64)

@@ -1,12 +1,13 @@
 """The contract every transformer of graphs keeps."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from isocapsnet._state import Expected, Stateful
 from isocapsnet._validation import InputError, check_graphs
 
 
@@ -14,6 +15,9 @@ class GraphOutputMixin(TransformerMixin):
     """A transformer to graphs ``(n_graphs, n_nodes, n_nodes)``, which stay arrays: a table has two dimensions."""
 
     n_nodes_in_: int
+    #: What becomes of an edge. "linear": its value times a number, plus what sites and covariates explain; "monotone":
+    #: a non-decreasing function of its value; "edgewise": a function of its value; "mixed": a function of all edges.
+    on_edges: ClassVar[Literal["linear", "monotone", "edgewise", "mixed"]] = "mixed"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(auto_wrap_output_keys=None, **options)  # scikit-learn does not wrap transform
@@ -33,15 +37,17 @@ class GraphOutputMixin(TransformerMixin):
         return names
 
 
-class GraphTransformer(GraphOutputMixin, BaseEstimator):
+class GraphTransformer(Stateful, GraphOutputMixin, BaseEstimator):
     """A scikit-learn transformer of graphs ``(n_graphs, n_nodes, n_nodes)`` to graphs of the same shape.
 
     A transformer implements ``_transform(X)`` and, when it learns something, ``_fit(X)``, on checked input in floating
-    point. Metadata (``sites``, ``covariates``) are passed on as keywords.
+    point. What it learns is declared in ``_state_values`` and ``_state_arrays``, so that it can be saved. Metadata
+    (``sites``, ``covariates``) are passed on as keywords.
     """
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn from the training graphs ``X`` ``(n_graphs, n_nodes, n_nodes)``; labels are ignored."""
+        self._check_parameters()
         graphs = _as_float(check_graphs(X))
         self.n_nodes_in_ = graphs.shape[1]
         self._fit(graphs)
@@ -54,6 +60,12 @@ class GraphTransformer(GraphOutputMixin, BaseEstimator):
     def fit_transform(self, X: ArrayLike, y: Any = None, **metadata: Any) -> NDArray[Any]:
         """Fit, then transform the same graphs; both get the metadata."""
         return self.fit(X, y, **metadata).transform(X, **metadata)
+
+    def _check_parameters(self) -> None:
+        """Raise InputError for parameters that are not valid."""
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        return {}
 
     def _fit(self, X: NDArray[Any]) -> None:
         """Nothing to learn unless a transformer says so."""

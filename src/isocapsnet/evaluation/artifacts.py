@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._files import DamagedError, full_disk, naming, read_json
 from isocapsnet.evaluation.failures import describe_failure
+from isocapsnet.evaluation.preparation import Preparation
 
 MODEL_FILE = "model.safetensors"
 _HISTORY, _TEMPLATES, _WARNINGS = "history.json", "templates.npz", "warnings.json"
@@ -31,13 +32,14 @@ def write_artifacts(
     save_model: str | None,
     explain: str | None = None,
     held_out: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    preparation: Preparation | None = None,
 ) -> None:
     """Write the artifacts of a fitted estimator into ``folder`` in one step, in place of earlier ones.
 
     ``history.json`` has one entry per epoch, ``templates.npz`` the array ``templates`` and ``warnings.json`` each
-    different warning once. ``save_model(estimator, path)`` (an import path) writes ``model.safetensors``, and
-    ``explain(estimator, graphs, labels, folder)`` (an import path) writes files of its own about the held-out graphs;
-    if it fails, a warning is added. A file without content is not written.
+    different warning once. ``save_model(estimator, path, preparation)`` (an import path) writes ``model.safetensors``,
+    and ``explain(estimator, graphs, labels, folder)`` (an import path) writes files of its own about the held-out
+    graphs; if it fails, a warning is added. A file without content is not written.
     """
     history, templates = getattr(estimator, "history_", None), getattr(estimator, "templates_", None)
     messages = list(dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught))
@@ -53,7 +55,7 @@ def write_artifacts(
         if messages:
             (partial / _WARNINGS).write_bytes(json.dumps(messages).encode())
         if save_model is not None:
-            pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE)
+            pkgutil.resolve_name(save_model)(estimator, partial / MODEL_FILE, preparation)
 
 
 @contextmanager

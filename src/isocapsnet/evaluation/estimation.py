@@ -2,7 +2,7 @@
 
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from isocapsnet.evaluation.metrics import roc_auc
-from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation, Step
-from isocapsnet.evaluation.protocol import Folds
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
+from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
+from isocapsnet.evaluation.samples import Samples
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -61,18 +62,47 @@ def list_candidates(
     return [*first, *(setting for setting in drawn if changes(setting) not in first)][:limit]
 
 
+def search(
+    space: Mapping[str, Any],
+    fit: Callable[..., Any],
+    defaults: Mapping[str, Any],
+    protocol: Protocol,
+    preparation: Preparation,
+    samples: Samples,
+    train: NDArray[np.int64],
+    labels: NDArray[Any],
+    groups: NDArray[Any] | None,
+    seed: Callable[[str], int],
+) -> dict[str, Any]:
+    """The settings of ``space`` that inner folds of ``train`` favour, found with the search of ``protocol``.
+
+    ``fit(settings, graphs, labels)`` fits an estimator, whose parameters are ``defaults`` if they are not searched.
+    ``seed(purpose)`` is a seed. Empty if the defaults are best, if there is nothing to search, or if there are too few
+    subjects for inner folds.
+    """
+    if not space:
+        return {}
+    defaults = {**defaults, **({TRANSFORM: NO_TRANSFORM} if preparation.choices else {})}
+    candidates = list_candidates(space, defaults, protocol.n_candidates, seed("candidates"))
+    folds = inner_folds(labels, groups, protocol.inner_folds, seed("inner folds"))
+    # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the network
+    # of the paper alone, which is what its search is about.
+    inner = partial(fit, calibrate=False) if "calibrate" in defaults else fit
+    return tune(candidates, folds, inner, preparation, samples, train, labels) if folds else {}
+
+
 def tune(
     candidates: Sequence[Mapping[str, Any]],
     folds: Folds,
     fit: Fit,
     preparation: Preparation,
+    samples: Samples,
     train: NDArray[np.int64],
     labels: NDArray[Any],
-    transforms: Mapping[str, Step] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The candidate with the highest mean ROC AUC over the inner folds of ``train``; of equal ones the first.
 
-    ``fit(settings, graphs, labels)`` returns a fitted estimator. Candidates may name one of ``transforms``. A candidate
+    ``fit(settings, graphs, labels)`` returns a fitted estimator. Candidates may name a choice of ``preparation``. A candidate
     that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) is left out; if all
     do, the first error is raised. Inner folds of one class are skipped; without any other the first candidate is taken.
     """
@@ -84,11 +114,11 @@ def tune(
     classes = np.unique(labels)
     chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
     for column, (inside, outside) in enumerate(folds):
-        prepared = preparation.fit(train[inside], labels[inside]), preparation.transform(train[outside])
+        prepared = preparation.fit(samples, train[inside], labels[inside]), preparation.apply(samples, train[outside])
         truth = np.searchsorted(classes, labels[outside])
         for name in dict.fromkeys(chosen):
             try:
-                graphs = preparation.choose(transforms.get(name), prepared[0], labels[inside])
+                graphs = preparation.choose(name, prepared[0], labels[inside])
                 held_out = preparation.apply_choice(prepared[1])
             except ValueError as reason:
                 reasons.append(reason)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from isocapsnet.evaluation.artifacts import write_artifacts
 from isocapsnet.evaluation.engine.memory import peak_memory, reset_peak_memory
-from isocapsnet.evaluation.estimation import as_tuples, build_estimator, list_candidates, predict_probabilities, tune
+from isocapsnet.evaluation.estimation import as_tuples, build_estimator, predict_probabilities, search
 from isocapsnet.evaluation.naming import digest_of, seed_from
-from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation, Step
-from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, inner_folds, null_order
+from isocapsnet.evaluation.preparation import TRANSFORM, Preparation, Step
+from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, null_order
 from isocapsnet.evaluation.samples import DataSource, Samples
 
 
@@ -117,13 +117,13 @@ def run_job(task: Task) -> dict[str, Any]:
     order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
     train, test, labels = order[split.train], order[split.test], samples.labels[split.train]
     extra = free_unlabelled(samples, protocol, test) if job.use_unlabeled else np.arange(0)
-    preparation = Preparation(task.steps, samples, _node_order(job, samples))
+    preparation = Preparation(task.steps, _node_order(job, samples), task.transforms)
 
     def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
         own = {name: value for name, value in settings.items() if name != TRANSFORM or not task.transforms}
         parameters = {**job.parameters, **own, **inner, **task.runtime}
         estimator = build_estimator(task.factory, parameters, job.seed("fit"))
-        unlabelled = {"X_unlabeled": preparation.transform(extra)} if len(extra) else {}
+        unlabelled = {"X_unlabeled": preparation.apply(samples, extra)} if len(extra) else {}
         return estimator.fit(graphs, labels, **unlabelled)
 
     reset_peak_memory()
@@ -133,28 +133,20 @@ def run_job(task: Task) -> dict[str, Any]:
         settings: dict[str, Any] = {}
         if job.space:
             defaults = build_estimator(task.factory, {**job.parameters, **task.runtime}, seed=0).get_params()
-            defaults |= {TRANSFORM: NO_TRANSFORM} if task.transforms else {}
-            candidates = list_candidates(job.space, defaults, protocol.n_candidates, job.seed("candidates"))
             groups = None if samples.groups is None else samples.groups[split.train]
-            folds = inner_folds(labels, groups, protocol.inner_folds, job.seed("inner folds"))
-            # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then
-            # the network of the paper alone, which is what its search is about.
-            inner: dict[str, Any] = {"calibrate": False} if "calibrate" in defaults else {}
-            search = candidates, folds, partial(fit, **inner), preparation, train, labels, task.transforms
-            settings = tune(*search) if folds else {}
+            settings = search(job.space, fit, defaults, protocol, preparation, samples, train, labels, groups, job.seed)
         clock.append(time.perf_counter())
-        step = task.transforms.get(settings.get(TRANSFORM, NO_TRANSFORM))
-        graphs = preparation.choose(step, preparation.fit(train, labels), labels)
-        estimator = fit(settings, graphs, labels)
+        preparation = preparation.settle(settings)
+        estimator = fit(settings, preparation.fit(samples, train, labels), labels)
         clock.append(time.perf_counter())
-        prepared = preparation.transform(test)
+        prepared = preparation.apply(samples, test)
         probabilities = predict_probabilities(estimator, prepared, samples.classes)
         clock.append(time.perf_counter())
     memory = peak_memory()
     task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
         held_out = prepared, samples.labels[split.test]
-        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out)
+        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out, preparation)
     return {
         "key": job.key,
         "job": job.to_json(),

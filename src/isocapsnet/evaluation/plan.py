@@ -68,7 +68,7 @@ class Plan:
     permutations: int = 0
     #: Shuffled node orders.
     audits: int = 0
-    #: Import path of ``save_model(estimator, path)``, called for the first repeat.
+    #: Import path of ``save_model(estimator, path, preparation)``, called for the first repeat.
     save_model: str | None = None
     #: Import path of ``explain(estimator, graphs, labels, folder)``, called with the test graphs of every fold after
     #: they were predicted; it writes files into ``folder`` and changes no record.

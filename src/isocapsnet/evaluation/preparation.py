@@ -4,11 +4,13 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._validation import InputError
 from isocapsnet.evaluation.samples import Samples
 
 #: The step of methods that are given covariates instead of graphs. It stands alone.
@@ -41,68 +43,128 @@ def name_covariates(step: Mapping[str, Any]) -> list[str]:
 class Preparation:
     """A pipeline of transformers, fitted on training subjects only.
 
-    The nodes of every graph are put into ``node_order`` before the first step. If ``fit`` or ``transform`` of a step
-    has parameters ``sites`` or ``covariates``, it is given those of the same subjects (the covariates of its columns).
-    With the step :data:`COVARIATES` no graph is read: the step makes columns of numbers from what it is given. A search
-    may put one more step, which it chooses, behind the others.
+    A benchmark fits one in each fold, and a saved model has one. The nodes of every graph are put into ``node_order``
+    before the first step. If ``fit`` or ``transform`` of a step has parameters ``sites`` or ``covariates``, it is given
+    those of the same subjects (the covariates of its columns). With the step :data:`COVARIATES` no graph is read: the
+    step makes columns of numbers from what it is given. A search may put one of ``choices`` behind the other steps.
+
+    Attributes
+    ----------
+    fitted : list of (Step, transformer)
+        Empty before ``fit``.
     """
 
-    def __init__(self, steps: Sequence[Step], samples: Samples, node_order: NDArray[np.int64] | None = None) -> None:
-        self._steps, self._samples, self._node_order = steps, samples, node_order
-        self._fitted: list[tuple[Step, Any]] = []
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        node_order: NDArray[np.int64] | None = None,
+        choices: Mapping[str, Step] = MappingProxyType({}),
+    ) -> None:
+        self.steps, self._node_order, self.choices = tuple(steps), node_order, choices
+        self.fitted: list[tuple[Step, Any]] = []
 
-    def fit(self, train: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[Any]:
+    def fit(self, samples: Samples, train: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[Any]:
         """Fit every step on the subjects ``train`` and return their prepared graphs (n_train, n_nodes, n_nodes)."""
-        self._fitted = []
-        graphs = self._data(train)
-        for step in self._steps:
-            transformer = pkgutil.resolve_name(step.factory)(**step.parameters)
-            transformer.fit(graphs, labels, **self._metadata(transformer.fit, step, train))
-            graphs = transformer.transform(graphs, **self._metadata(transformer.transform, step, train))
-            self._fitted.append((step, transformer))
+        self.fitted = []
+        graphs = self._data(samples, train)
+        for step in self.steps:
+            transformer = _make(step)
+            transformer.fit(graphs, labels, **metadata_for(transformer.fit, step, samples, train))
+            graphs = transformer.transform(graphs, **metadata_for(transformer.transform, step, samples, train))
+            self.fitted.append((step, transformer))
         return graphs
 
-    def choose(self, step: Step | None, graphs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-        """Put ``step`` behind the others, in place of one chosen before, and fit it to what :meth:`fit` returned."""
-        del self._fitted[len(self._steps) :]
-        if step is None:
-            return graphs
-        transformer = pkgutil.resolve_name(step.factory)(**step.parameters).fit(graphs, labels)
-        self._fitted.append((step, transformer))
+    def choose(self, name: str, graphs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+        """Try one of the choices, or none: fit it to what :meth:`fit` returned, in place of one tried before."""
+        del self.fitted[len(self.steps) :]
+        if name in self.choices:
+            self.fitted.append((self.choices[name], _make(self.choices[name]).fit(graphs, labels)))
         return self.apply_choice(graphs)
 
     def apply_choice(self, graphs: NDArray[Any]) -> NDArray[Any]:
-        """Graphs that went through all other steps, after the one that was chosen."""
-        for _, transformer in self._fitted[len(self._steps) :]:
+        """Graphs that went through all other steps, after the choice that is tried."""
+        for _, transformer in self.fitted[len(self.steps) :]:
             graphs = transformer.transform(graphs)
         return graphs
 
-    def transform(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+    def settle(self, settings: Mapping[str, Any]) -> "Preparation":
+        """A preparation without choices, not fitted: the one that a search has chosen is the last step."""
+        step = self.choices.get(settings.get(TRANSFORM, NO_TRANSFORM))
+        return Preparation((*self.steps, *([] if step is None else [step])), self._node_order)
+
+    def apply(self, samples: Samples, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Prepared graphs of any subjects (n_indices, n_nodes, n_nodes), with the steps as fitted."""
-        graphs = self._data(indices)
-        for step, transformer in self._fitted:
-            graphs = transformer.transform(graphs, **self._metadata(transformer.transform, step, indices))
+        graphs = self._data(samples, indices)
+        for step, transformer in self.fitted:
+            graphs = transformer.transform(graphs, **metadata_for(transformer.transform, step, samples, indices))
         return graphs
 
-    def _metadata(self, function: Callable[..., Any], step: Step, indices: NDArray[np.int64]) -> dict[str, Any]:
-        """The sites and covariates of these subjects that ``function`` has parameters for."""
-        names, samples = inspect.signature(function).parameters, self._samples
-        metadata: dict[str, Any] = {}
-        if "sites" in names and samples.sites is not None:
-            metadata["sites"] = samples.sites[indices]
-        if "covariates" in names and step.columns:
-            metadata["covariates"] = samples.covariates[list(step.columns)].iloc[indices]
-        return metadata
+    def get_state(self) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+        """What each step has learned: JSON values, and arrays named ``number/array``."""
+        values: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, (step, transformer) in enumerate(self.fitted):
+            _check_declared(step, transformer)
+            own, own_arrays = transformer._get_state()
+            values.append(own)
+            arrays |= {f"{number}/{name}": array for name, array in own_arrays.items()}
+        return values, arrays
 
-    def _data(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+    def set_state(self, values: Sequence[dict[str, Any]], arrays: Mapping[str, NDArray[Any]], n_nodes: int) -> None:
+        """The inverse of ``get_state``, for graphs of ``n_nodes``. Parameters, values and arrays are checked."""
+        fitted, used = [], set()
+        for number, (step, own) in enumerate(zip(self.steps, values, strict=True)):
+            transformer = _make(step)
+            transformer._check_parameters()
+            transformer.n_nodes_in_ = n_nodes
+            prefix = f"{number}/"
+            names = {name for name in arrays if name.startswith(prefix)}
+            transformer._set_state(own, {name.removeprefix(prefix): arrays[name] for name in names})
+            used |= names
+            fitted.append((step, transformer))
+        if unused := sorted(arrays.keys() - used):
+            raise InputError(f"it has an unexpected array {unused[0]!r:.60}")
+        self.fitted = fitted
+
+    def _data(self, samples: Samples, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Graphs or time series of these subjects, with the nodes in ``node_order``."""
-        if self._steps and self._steps[0].name == COVARIATES:
+        if self.steps and self.steps[0].name == COVARIATES:
             return np.empty((len(indices), 0))
-        data, order = self._samples.X[indices], self._node_order
+        order = self._node_order
+        if order is None and np.array_equal(indices, np.arange(len(samples))):
+            return samples.X  # all of a memory map stay one
+        data = samples.X[indices]
         if order is None:
             return data
-        if not self._samples.is_time_series:
+        if not samples.is_time_series:
             return data[:, order][:, :, order]
         for index, series in enumerate(data):
             data[index] = series[:, order]
         return data
+
+
+def metadata_for(
+    function: Callable[..., Any], step: Step, samples: Samples, indices: NDArray[np.int64]
+) -> dict[str, Any]:
+    """The sites and covariates of these subjects that ``function`` has parameters for."""
+    names = inspect.signature(function).parameters
+    metadata: dict[str, Any] = {}
+    if "sites" in names and samples.sites is not None:
+        metadata["sites"] = samples.sites[indices]
+    if "covariates" in names and step.columns:
+        metadata["covariates"] = samples.covariates[list(step.columns)].iloc[indices]
+    return metadata
+
+
+def _make(step: Step) -> Any:
+    return pkgutil.resolve_name(step.factory)(**step.parameters)
+
+
+def _check_declared(step: Step, transformer: Any) -> None:
+    """Refuse a transformer that learns something and does not say what."""
+    learns = {name for name in vars(transformer) if name.endswith("_")} - {"n_nodes_in_"}
+    if learns and not any(transformer._get_state()):
+        raise InputError(
+            f"The transform {step.name} cannot be saved: {type(transformer).__name__} does not declare what it learns "
+            f"({', '.join(sorted(learns))}) in _state_values and _state_arrays."
+        )

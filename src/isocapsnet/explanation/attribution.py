@@ -120,6 +120,8 @@ def untrained_correlation(estimator: Any, X: NDArray[Any], method: str = "gradie
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
+            if getattr(estimator.module_, "decoder", None) is None and hasattr(untrained.module_, "decoder"):
+                untrained.module_.register_module("decoder", None)
             _randomize_motifs(untrained.module_, estimator.module_)
         untrained.module_.to(next(estimator.module_.parameters()).device).eval()
         random = _edge_importance(edge_attributions(untrained, X, method))

@@ -1,6 +1,6 @@
 """The explanation of one fitted network, or of refits on folds, on graphs that they did not train on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from isocapsnet.explanation.attribution import edge_attributions, is_network, un
 from isocapsnet.explanation.contrasts import effect_size, separation
 from isocapsnet.explanation.motifs import Motifs, explain_motifs
 from isocapsnet.explanation.windows import WindowEvidence, account_for_windows, find_layer
+
+#: Takes the indices of training and test graphs, and returns both as a refit is given them.
+Prepare = Callable[[NDArray[np.int64], NDArray[np.int64]], tuple[NDArray[Any], NDArray[Any]]]
 
 # Graphs per class that are kept with their reconstructions.
 _EXAMPLES = 6
@@ -167,10 +170,12 @@ def explain_refits(
     folds: int = 5,
     method: str = "gradient",
     random_state: int = 0,
+    prepare: Prepare | None = None,
 ) -> Iterator[tuple[FitExplanation, NDArray[np.int64]]]:
     """Fit a clone of the estimator to all stratified folds but one, and explain it on the remaining fold.
 
-    Parameters are those of :func:`explain_fit`; fit number i uses the seed ``random_state + i``. Yields each
+    Parameters are those of :func:`explain_fit`; fit number i uses the seed ``random_state + i``. If graphs have to be
+    prepared, ``prepare(train, test)`` returns those of both parts, prepared as the training part says. Yields each
     explanation with the indices ``(n_test,)`` of the graphs that the fit did not see. Input is checked before the first
     fit.
     """
@@ -192,7 +197,8 @@ def explain_refits(
 
     def explain_fold(fold: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> FitExplanation:
         refit = clone(estimator).set_params(random_state=random_state + fold, **changes)
-        return explain_fit(refit.fit(X[train], classes[codes[train]]), X[test], classes[codes[test]], method)
+        inside, outside = (X[train], X[test]) if prepare is None else prepare(train, test)
+        return explain_fit(refit.fit(inside, classes[codes[train]]), outside, classes[codes[test]], method)
 
     return ((explain_fold(fold, train, test), test) for fold, (train, test) in enumerate(splits))
 

@@ -16,7 +16,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.explanation.attribution import is_network, sum_over_networks, sum_over_regions
 from isocapsnet.explanation.cards import EvidenceCard, MotifCard
 from isocapsnet.explanation.combination import combine
-from isocapsnet.explanation.fits import FitExplanation, explain_fit, explain_refits
+from isocapsnet.explanation.fits import FitExplanation, Prepare, explain_fit, explain_refits
 from isocapsnet.explanation.motif_cards import combine_motifs
 from isocapsnet.explanation.reconstructions import Reconstructions, collect_reconstructions
 from isocapsnet.explanation.storage import save_explanation
@@ -42,7 +42,7 @@ class Explanation:
     motif_cards : sequence of MotifCard
         One per important motif; empty without a motif form, or if its weight is 0.
     notes : sequence of str
-        How the forms of the network contribute, if one of them has weight 0 in some fits.
+        How the forms of the network contribute and which edges the preparation leaves, where this has to be said.
     representation, representation_labels : array (n_graphs, n_features), array (n_graphs,), or None
         Output of ``transform`` for the test graphs of the first fit, and their classes.
     reconstructions : Reconstructions or None
@@ -162,8 +162,10 @@ class Explanation:
             "cards": [asdict(card) for card in self.cards],
         }
         if self.motif_cards:
-            content |= {"motifs": [asdict(card) for card in self.motif_cards], "notes": list(self.notes)}
+            content["motifs"] = [asdict(card) for card in self.motif_cards]
             spreadsheet_safe(self.carrier_table).to_csv(out / "motifs.csv", index=False)
+        if self.notes:
+            content["notes"] = list(self.notes)
         (out / "cards.json").write_text(json.dumps(content, indent=1))
         spreadsheet_safe(self.table).to_csv(out / "regions.csv", index=False)
         spreadsheet_safe(self.edge_table).to_csv(out / "edges.csv", index=False)
@@ -185,6 +187,7 @@ def explain(
     seed: int = 0,
     subjects: Sequence[str] = (),
     networks: Sequence[str] | None = None,
+    prepare: Prepare | None = None,
     **description: Any,
 ) -> Explanation:
     """Explain a fitted network: its templates, where they match, whether they are stable, which edges it uses.
@@ -208,6 +211,8 @@ def explain(
         Names of the subjects.
     networks : sequence of str (n_nodes,), optional
         The network of each node.
+    prepare : callable, optional
+        See :func:`~isocapsnet.explanation.fits.explain_refits`; ``graphs`` are prepared as the model needs them.
     **description
         ``node_names`` and ``title`` of the :class:`Explanation`.
     """
@@ -215,7 +220,7 @@ def explain(
         raise InputError(f"{type(model).__name__} is not a fitted network; only networks can be explained.")
     if networks is not None and len(networks) != model.n_nodes_in_:
         raise InputError(f"networks has {len(networks)} entries, but there are {model.n_nodes_in_} nodes.")
-    refits = explain_refits(model, graphs, labels, folds, attribution, seed) if folds else ()
+    refits = explain_refits(model, graphs, labels, folds, attribution, seed, prepare) if folds else ()
     own = explain_fit(model, graphs, labels, attribution)
     fits, tests = zip(*(list(refits) or [(own, np.arange(len(np.asarray(labels))))]), strict=True)
     return summarize(

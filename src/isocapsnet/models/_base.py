@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from types import FrameType
@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
+from isocapsnet._state import Stateful
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, check_option, iter_chunks
 from isocapsnet.models._parameters import check_fields
-from isocapsnet.models._state import Expected, check_arrays
 
 
-class GraphClassifier(ClassifierMixin, BaseEstimator):
+class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier of brain graphs ``(n_graphs, n_nodes, n_nodes)``.
 
     A method implements ``_fit(X, codes)`` and ``_predict_proba(X)`` on checked input, where ``codes`` are class indices
@@ -39,6 +39,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     #: Names of the nodes and whether edges are directed, in the training graphs; None if not given.
     node_names_in_: Sequence[str] | None = None
     directed_in_: bool | None = None
+    #: The range of values in the training graphs, and the model card; None if the model was not fitted by ``fit``.
+    input_range_: dict[str, Any] | None = None
+    card_: dict[str, Any] | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
@@ -96,8 +99,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     _search_space: ClassVar[dict[str, list[Any]]] = {}
     _min_classes: ClassVar[int] = 2
     _max_classes: ClassVar[int | None] = None
-    #: Checks ``check(name, value)`` of the fitted numbers in a model file, by attribute without its underscore.
-    _state_values: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 
     def _check_parameters(self, n_nodes: int) -> None:
         """Raise InputError for parameters that are not valid for graphs of ``n_nodes`` nodes."""
@@ -113,24 +114,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        raise NotImplementedError
-
-    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The fitted state: JSON-serialisable values, and named arrays."""
-        values = {name: getattr(self, f"{name}_") for name in self._state_values}
-        return values, {name: getattr(self, f"{name}_") for name in self._state_arrays()}
-
-    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """The inverse of ``_get_state``, called on an estimator with equal parameters and ``classes_`` set."""
-        for name, check in self._state_values.items():
-            check(name, values[name])
-            setattr(self, f"{name}_", values[name])
-        check_arrays(arrays, self._state_arrays())
-        for name, array in arrays.items():
-            setattr(self, f"{name}_", array)
-
-    def _state_arrays(self) -> dict[str, Expected]:
-        """Type and shape of the fitted arrays in a model file, by attribute without its underscore."""
         raise NotImplementedError
 
     # -- shared helpers -------------------------------------------------------------------------------------

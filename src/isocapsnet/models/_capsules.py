@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from isocapsnet._state import State, check_truth
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss, safe_norm
@@ -38,12 +39,29 @@ class CapsuleClassifier(RepresentationMixin, SemiSupervisedNetwork):
         graphs = self._check_fitted(X)
         if self.reconstruction_weight == 0:
             raise InputError("This model was fitted with reconstruction_weight=0, so it has no decoder.")
+        if not self._has_decoder:
+            raise InputError("This model was saved without its decoder; save it with decoder=True to reconstruct.")
         decoded = np.concatenate([output.reconstruction.cpu().numpy() for output in self._forward(graphs)])
         return self.scaler_.inverse_transform(decoded)
 
     @property
     def _n_features_out(self) -> int:  # type: ignore[override]
         return len(self.classes_) * self.capsule_size
+
+    @property
+    def _has_decoder(self) -> bool:
+        return getattr(self.module_, "decoder", None) is not None
+
+    def _build_stored(self, values: dict[str, Any]) -> nn.Module:
+        module = super()._build_stored(values)
+        if not check_truth("decoder", values.get("decoder", True)):
+            module.register_module("decoder", None)
+        return module
+
+    def _get_state(self) -> State:
+        values, arrays = super()._get_state()
+        is_left_out = self.reconstruction_weight > 0 and hasattr(self.module_, "decoder") and not self._has_decoder
+        return values | ({"decoder": False} if is_left_out else {}), arrays
 
     def _without_effect(self) -> dict[str, str]:
         reasons = (

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from isocapsnet._state import check_arrays, check_truth
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
 from isocapsnet.models._batches import GraphStore
@@ -18,7 +19,6 @@ from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, hal
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
-from isocapsnet.models._state import check_arrays, check_truth
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
 #: Class scores ``(n_graphs, n_classes)`` and codes ``(n_graphs,)`` of graphs that were held out of the training.
@@ -278,6 +278,10 @@ class NetworkClassifier(GraphClassifier):
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(softmax(self.temperature_ * self._scores(X), axis=1))
 
+    def _build_stored(self, values: dict[str, Any]) -> nn.Module:
+        """The module of a model file with these values, before its weights are loaded."""
+        return self._build_module(self.n_nodes_in_, len(self.classes_))
+
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values = {"scaler": list(self.scaler_), "temperature": self.temperature_, "history": self.history_}
         return values, {name: tensor.cpu().numpy() for name, tensor in self.module_.state_dict().items()}
@@ -289,10 +293,10 @@ class NetworkClassifier(GraphClassifier):
         self.scaler_ = InputScaler(check_truth("logarithm", logarithm), scale)
         self.temperature_, self.history_ = values["temperature"], [dict(epoch) for epoch in values["history"]]
         with torch.device("meta"):  # shapes only: a file may declare a module that is too large to build
-            plan = self._build_module(self.n_nodes_in_, len(self.classes_)).state_dict()
+            plan = self._build_stored(values).state_dict()
         kinds = {name: torch.empty(0, dtype=tensor.dtype).numpy().dtype for name, tensor in plan.items()}
         check_arrays(arrays, {name: (kinds[name], tuple(tensor.shape)) for name, tensor in plan.items()})
         with torch.random.fork_rng(devices=[]):
-            self.module_ = self._build_module(self.n_nodes_in_, len(self.classes_))
+            self.module_ = self._build_stored(values)
         self.module_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
         self.module_.to(resolve_device(self.device)).eval()

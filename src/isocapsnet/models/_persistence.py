@@ -5,11 +5,12 @@ import json
 import os
 import re
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
 from sklearn.utils.validation import check_is_fitted
@@ -17,11 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 import isocapsnet
 from isocapsnet._files import write_whole
 from isocapsnet._safe_text import printable
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.models import MODELS
 from isocapsnet.models._base import GraphClassifier
+from isocapsnet.models._sizes import in_full_precision, in_half_precision, without_decoder
 
-_FORMAT = 1
+# Files that hold more than a model, or a smaller one, have format 2, so that earlier versions refuse them.
+_FORMAT, _PLAIN_FORMAT = 2, 1
+_PREPARATION = "preparation/"
+#: Makes a model of an estimator and the values and arrays of its preparation.
+Complete = Callable[[GraphClassifier, Any, dict[str, NDArray[Any]]], Any]
 # Beyond what any graph or label has, and small enough to compute with.
 _MAX_NODES = 1_000_000
 _MAX_LABEL_BYTES = 100_000_000
@@ -29,20 +35,38 @@ _MAX_LABEL_BYTES = 100_000_000
 _MAX_SENTENCE = 500
 
 
-def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path:
+def save_model(
+    estimator: GraphClassifier,
+    path: str | os.PathLike[str],
+    *,
+    decoder: bool = True,
+    precision: str = "full",
+    graphs: ArrayLike | None = None,
+    preparation: tuple[Any, Mapping[str, NDArray[Any]]] | None = None,
+) -> Path:
     """Write a fitted estimator of ``MODELS`` to one file. An existing file is replaced atomically.
 
     The file has the name of the method, its parameters, ``classes_``, ``n_nodes_in_``, the fitted state, and a digest
     of all of these. Parameters that JSON cannot represent, such as callbacks, are left out with a warning.
+
+    Without its ``decoder`` a model predicts the same, but does not reconstruct. With ``precision="half"`` weights are
+    stored in half precision if the probabilities of ``graphs`` stay equal to three digits; otherwise it is refused.
+    ``preparation`` has values and arrays of a preparation, which ``load_model`` hands to ``complete``.
     """
+    check_option("precision", precision, ("full", "half"))
     method = next((name for name, model in MODELS.items() if model is type(estimator)), None)
     if method is None:
         raise InputError(f"{type(estimator).__name__} cannot be saved; only the methods in isocapsnet.MODELS can.")
     check_is_fitted(estimator, "n_nodes_in_")
     values, arrays = estimator._get_state()
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    if not decoder:
+        values, arrays = without_decoder(estimator, values, arrays)
+    half: dict[str, str] = {}
+    if precision == "half":
+        arrays, half = in_half_precision(estimator, values, arrays, graphs)
     content = {
-        "format": _FORMAT,
+        "format": _PLAIN_FORMAT if decoder and not half and preparation is None else _FORMAT,
         "isocapsnet": isocapsnet.__version__,
         "method": method,
         "method_version": estimator.version,
@@ -52,7 +76,14 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
         "directed": estimator.directed_in_,
         "classes": _encode_classes(estimator.classes_),
         "values": _encode(values),
+        "input": estimator.input_range_,
+        "card": estimator.card_,
     }
+    if half:
+        content["half"] = half
+    if preparation is not None:
+        content["preparation"] = _encode(preparation[0])
+        arrays |= {_PREPARATION + name: np.asarray(array, order="C") for name, array in preparation[1].items()}
     header = {"isocapsnet": json.dumps(content, sort_keys=True), "sha256": _digest(content, arrays)}
     target = Path(path)
     try:
@@ -63,11 +94,12 @@ def save_model(estimator: GraphClassifier, path: str | os.PathLike[str]) -> Path
     return target
 
 
-def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
+def load_model(path: str | os.PathLike[str], complete: Complete | None = None) -> Any:
     """Read an estimator written by :func:`save_model`. Its predictions equal those of the saved one, bit for bit.
 
     The file is not trusted. Names, parameters, types, shapes and numbers are checked before a model is built from them,
-    and no more memory is allocated than the file itself has. Anything else raises InputError.
+    and no more memory is allocated than its arrays need. Anything else raises InputError. ``complete(estimator, values,
+    arrays)`` makes what is returned from the estimator and its preparation, whose values are None in a file without.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -76,7 +108,18 @@ def load_model(path: str | os.PathLike[str]) -> GraphClassifier:
     try:
         if header.get("sha256") != _digest(content, arrays):
             raise InputError("it is damaged: its content does not match its digest; save the model again")
-        return _rebuild(path, content, arrays)
+        own = {name: array for name, array in arrays.items() if not name.startswith(_PREPARATION)}
+        others = {name.removeprefix(_PREPARATION): array for name, array in arrays.items() if name not in own}
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise InputError(f"array {name!r:.60} holds values that are not finite")
+        estimator = _rebuild(path, content, in_full_precision(own, content.get("half", {})))
+        values = _decode(content["preparation"]) if "preparation" in content else None
+        if complete is None:
+            if values is not None:
+                raise InputError("it has a preparation; load it with isocapsnet.load_model")
+            return estimator
+        return complete(estimator, values, others)
     except InputError as error:
         raise InputError(f"{path} cannot be loaded: {printable(str(error).rstrip('.'), _MAX_SENTENCE)}.") from error
     except Exception as error:  # from the content of another version, or a forged one
@@ -105,9 +148,9 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
     n_classes = len(estimator.classes_)
     if n_classes < model._min_classes or n_classes > (model._max_classes or n_classes):
         raise InputError(f"it has {n_classes} classes")
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise InputError(f"array {name!r:.60} holds values that are not finite")
+    estimator.input_range_, estimator.card_ = content.get("input"), content.get("card")
+    if not isinstance(estimator.card_, dict | None):
+        raise InputError("its card is not valid")
     estimator._set_state(_decode(content["values"]), arrays)
     if version < (model._warned_before or model.version):
         warnings.warn(f"{path} was saved before a fix to {method!r} changed its results; fit it again.", stacklevel=3)

@@ -16,13 +16,13 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from isocapsnet._state import check_truth
 from isocapsnet.models._base import are_symmetric, count_edges, edge_ends
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._device import PARAMETER, WHILE_TRAINING
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput
 from isocapsnet.models._parameters import Share, Sizes, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
-from isocapsnet.models._state import check_truth
 from isocapsnet.models._training import train
 from isocapsnet.nn.capsule import mlp
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
+from isocapsnet._state import Expected, check_truth
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import (
     GraphClassifier,
@@ -18,7 +19,6 @@ from isocapsnet.models._base import (
 )
 from isocapsnet.models._logistic import Logistic, fit_calibrated
 from isocapsnet.models._parameters import Positive, estimator, in_range
-from isocapsnet.models._state import Expected, check_truth
 
 
 class ConstantClassifier(GraphClassifier):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._state import Expected
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import (
@@ -25,7 +26,6 @@ from isocapsnet.models._base import (
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._logistic import Logistic, fit_logistic
 from isocapsnet.models._parameters import Count, Positive, PositiveShare, Share, estimator, in_range, with_parameters
-from isocapsnet.models._state import Expected
 
 DENSITIES = (0.02, 0.05, 0.1, 0.2, 0.4)
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.svm import SVC
 
+from isocapsnet._state import Expected
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import GraphClassifier, RepresentationMixin, as_seed, class_weights
@@ -18,7 +19,6 @@ from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges, binarise
 from isocapsnet.models._calibration import fit_slope_and_offset
 from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
-from isocapsnet.models._state import Expected
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 

@@ -145,7 +145,7 @@ class ReleasedIsoCapsNet(nn.Module):
         self.isomorphic = ReleasedIsomorphicLayer(kernel_size)
         n_windows = (n_nodes - kernel_size + 1) ** 2
         self.weight = gaussian(n_classes, 1, n_windows, kernel_size**2, capsule_size)
-        self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, masked=True)
+        self.decoder: nn.Module | None = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, masked=True)
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
@@ -159,7 +159,8 @@ class ReleasedIsoCapsNet(nn.Module):
         kernel_size = self.isomorphic.templates.shape[-1]
         primary = functional.released_primary_capsules(distance, permutation, kernel_size)
         capsules = functional.route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")
-        return CapsuleOutput(capsules, self.decoder(capsules), graphs)
+        reconstruction = None if self.decoder is None else self.decoder(capsules)
+        return CapsuleOutput(capsules, reconstruction, graphs)
 
 
 class CapsuleLoss(nn.Module):
