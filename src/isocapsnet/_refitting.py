@@ -70,9 +70,8 @@ def plan_refit(
     graphs = _find_data(results, folder, data, reading)
     samples = _group_as(graphs, results.context["data"]["digest"], any(step.name == "connectivity" for step in steps))
     choices = [] if TRANSFORM in spec.space else job["space"].get(TRANSFORM, [])
-    space = {
-        name: values for name, values in job["space"].items() if name in spec.space or (choices and name == TRANSFORM)
-    }
+    searched = [*spec.space, *([TRANSFORM] if choices else [])]
+    space = {name: values for name, values in job["space"].items() if name in searched}
     return Pipeline(
         MethodSpec(**{**vars(spec), "space": space}),
         steps,

@@ -102,7 +102,7 @@ def tune(
 ) -> dict[str, Any]:
     """The candidate with the highest mean ROC AUC over the inner folds of ``train``; of equal ones the first.
 
-    ``fit(settings, graphs, labels)`` returns a fitted estimator. Candidates may name a choice of ``preparation``. A candidate
+    ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate may name a choice of ``preparation``. One
     that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) is left out; if all
     do, the first error is raised. Inner folds of one class are skipped; without any other the first candidate is taken.
     """
