@@ -43,6 +43,8 @@ class IsoCapsNet(nn.Module):
     n_nodes, n_classes : int
     n_templates, kernel_size, stride : int
     matching : {"exact", "spectral"}
+    projection : {"permutation", "orthogonal", "none"}
+        The pose of a spectral match: see :class:`SpectralIsomorphicLayer`.
     weight_sharing : {"window", "template"}
     primary_size : int, optional
     capsule_size : int
@@ -54,6 +56,7 @@ class IsoCapsNet(nn.Module):
     residual : bool
     residual_input : {"softmax", "scores"}
     residual_sizes, decoder_sizes : sequence of int
+    residual_per_class : bool
     reconstruct : bool
         Whether there is a decoder.
     template_scale : float
@@ -75,6 +78,7 @@ class IsoCapsNet(nn.Module):
         kernel_size: int = 4,
         stride: int = 1,
         matching: str = "exact",
+        projection: str = "permutation",
         weight_sharing: str = "window",
         primary_size: int | None = None,
         capsule_size: int = 16,
@@ -84,6 +88,7 @@ class IsoCapsNet(nn.Module):
         residual: bool = True,
         residual_input: str = "softmax",
         residual_sizes: Sequence[int] = (64,),
+        residual_per_class: bool = False,
         decoder_sizes: Sequence[int] = (512, 1024),
         reconstruct: bool = True,
         template_scale: float = 1.0,
@@ -92,9 +97,10 @@ class IsoCapsNet(nn.Module):
         check_option("matching", matching, MATCHING)
         check_option("routing_over", routing_over, ROUTING_OVER)
         self.n_classes, self.capsule_size = n_classes, capsule_size
-        layer = IsomorphicLayer if matching == "exact" else SpectralIsomorphicLayer
         n_windows = ((n_nodes - kernel_size) // stride + 1) ** 2
-        self.isomorphic = layer(n_templates, kernel_size, stride, template_scale)
+        sizes = n_templates, kernel_size, stride, template_scale
+        exact = matching == "exact"
+        self.isomorphic = IsomorphicLayer(*sizes) if exact else SpectralIsomorphicLayer(*sizes, projection)
         self.primary = PrimaryCapsules(kernel_size, gamma, primary_size)
         shape = n_classes, n_templates, n_windows
         self.digit = self.residual = self.decoder = self.motifs = None
@@ -102,7 +108,7 @@ class IsoCapsNet(nn.Module):
             size = self.primary.size
             self.digit = DigitCapsules(*shape, size, capsule_size, weight_sharing, routing_iterations, routing_over)
         if residual:
-            self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input)
+            self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input, residual_per_class)
         if reconstruct:
             self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes)
 
