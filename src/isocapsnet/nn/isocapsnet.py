@@ -155,16 +155,14 @@ class ReleasedIsoCapsNet(nn.Module):
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
-        distance, permutation = self.isomorphic(graphs)
-        if self.training and (distance == 0).any():
+        squared, permutation = functional.released_distances(graphs, self.isomorphic.templates[0])
+        if self.training and (squared == 0).any():
             # The published program continues, and all its weights are NaN after this step.
             raise InputError(
                 "A window equals the template, where the published program's squash divides 0 by 0 and its gradient is "
                 "NaN; use another random_state, or IsoCapsNetClassifier."
             )
-        kernel_size = self.isomorphic.templates.shape[-1]
-        primary = functional.released_primary_capsules(distance, permutation, kernel_size)
-        capsules = functional.route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")
+        capsules = functional.released_route(squared, permutation, self.weight[:, 0], self.routing_iterations)
         return CapsuleOutput(capsules, self.decoder(capsules), graphs)
 
 
@@ -179,7 +177,7 @@ class CapsuleLoss(nn.Module):
         δ.
     class_weight : Tensor (n_classes,), optional
     squared : bool
-        Sum of squared errors instead of the Frobenius norm, as in the published program.
+        Sum of squared errors instead of the Frobenius norm, as in the published program, in its order of operations.
     """
 
     class_weight: Tensor | None
@@ -193,10 +191,15 @@ class CapsuleLoss(nn.Module):
 
     def forward(self, output: CapsuleOutput, targets: Tensor) -> Tensor:
         """The mean loss of a batch with targets ``(n_graphs,)``."""
+        if self.squared and output.reconstruction is not None:
+            lengths = (output.capsules**2).sum(dim=-1) ** 0.5
+            error = functional.reconstruction_loss(output.graphs, output.reconstruction, squared=True).sum()
+            loss = functional.margin_loss(lengths, targets, self.class_weight).sum()
+            return (loss + self.reconstruction_weight * error) / len(targets)
         lengths = functional.safe_norm(output.capsules)
         loss = functional.margin_loss(lengths, targets, self.class_weight).sum()
         loss = loss / (targets >= 0).sum().clamp_min(1)
         if output.reconstruction is not None and self.reconstruction_weight > 0:
-            error = functional.reconstruction_loss(output.graphs, output.reconstruction, self.squared)
+            error = functional.reconstruction_loss(output.graphs, output.reconstruction)
             loss = loss + self.reconstruction_weight * error.mean()
         return loss
