@@ -22,12 +22,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import published
+import numpy as np
 
 import isocapsnet
 import paper_tables
+import published
 from isocapsnet import InputError
 from isocapsnet._methods import list_methods
+from isocapsnet._reporting import read_content
+from isocapsnet.datasets.catalog import local_file
 from isocapsnet.evaluation.naming import digest_of
 
 _HERE = Path(__file__).parent
@@ -112,8 +115,6 @@ RUNS: tuple[Run, ...] = (
 
 def open_data(name: str) -> Any:
     """The dataset, or None if it is not at hand; nothing is downloaded."""
-    from isocapsnet.datasets.catalog import local_file
-
     path = local_file(name)
     return isocapsnet.load_graphs(name) if path is not None and path.exists() else None
 
@@ -157,7 +158,29 @@ def write_section(run: Run, folder: Path, text: str, version: str) -> str:
         section = f"```\n{run.command()}\n```\n\n{(folder / 'rows.md').read_text()}"
     else:
         section = paper_tables.section_of(folder).split("\n", 1)[1]  # without its own title
+        section += reconstructions(folder) if run.param else ""
     return paper_tables.put_section(text, run.name, f"<!-- version {version} -->\n## {run.title}\n{section}")
+
+
+def reconstructions(folder: Path) -> str:
+    """Figure 3 in figures: how alike reconstructions are to their own graphs, to other graphs and to each other."""
+    header = ["reconstructions of", "test graphs", "with its own graph", "with other graphs", "with each other"]
+    lines = [paper_tables.table_row([*header, "mean of the other graphs with the graph"])]
+    lines.append(paper_tables.table_row(["---"] * 6))
+    for method in read_content(folder).methods:
+        graphs = None if method.explanation is None else method.explanation.reconstructions
+        if graphs is None or len(graphs.labels) < 2:
+            continue
+        edges = np.triu_indices(graphs.inputs.shape[1], k=1)
+        inputs, outputs = graphs.inputs[:, *edges], graphs.outputs[:, *edges]
+        others = (inputs.sum(axis=0) - inputs) / (len(inputs) - 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            between = np.corrcoef(outputs)[np.triu_indices(len(outputs), k=1)].mean()
+            means = np.mean([np.corrcoef(*pair)[0, 1] for pair in zip(inputs, others, strict=True)])
+        figures = [paper_tables.number(value) for value in (*graphs.similarity(), between, means)]
+        lines.append(paper_tables.table_row([f"`{method.label}`", str(len(inputs)), *figures]))
+    explanation = "Mean correlations over edges, of graphs that the fit was not trained on (Figure 3 of the paper):"
+    return "\n".join(["", "", explanation, "", *lines]) if len(lines) > 2 else ""
 
 
 def draw(run: Run, folder: Path, images: Path) -> None:

@@ -41,7 +41,7 @@ class Callback(Protocol):
 
 
 class Adam:
-    """Adam with torch's fused steps.
+    """AdamW with torch's fused steps, or Adam with its plain ones.
 
     torch's optimizer classes import its compiler on their first step (65 MB, more than a second); its functions do not.
 
