@@ -75,29 +75,24 @@ class Run(NamedTuple):
         return shlex.join([*words, "--out", out])
 
 
-def _of_dataset(data: str, title: str, *, with_sizes: bool = True) -> list[Run]:
+def _of_dataset(data: str, title: str, *, readings: bool = False, sizes: bool = False) -> list[Run]:
     name = data.replace("-", "_")
-    runs = [
-        Run(name, data, f"{title}: all methods", TABLE_1),
-        Run(f"{name}_readings", data, f"{title}: to the letter of the papers", READINGS),
-    ]
-    sizes = [
-        Run(f"{name}_kernel_size", data, f"{title}: the size of the template", ("isocapsnet",), SIZES),
-        Run(
-            f"{name}_released_kernel_size",
-            data,
-            f"{title}: the size of the template, released program",
-            ("isocapsnet-released",),
-            SIZES,
-        ),
-    ]
-    return runs + sizes * with_sizes
+    runs = [Run(name, data, f"{title}: all methods", TABLE_1)]
+    if sizes:
+        runs.append(Run(f"{name}_kernel_size", data, f"{title}: the size of the template", ("isocapsnet",), SIZES))
+    if readings:
+        released = f"{title}: the size of the template, released program"
+        runs += [
+            Run(f"{name}_readings", data, f"{title}: to the letter of the papers", READINGS),
+            Run(f"{name}_released_kernel_size", data, released, ("isocapsnet-released",), SIZES),
+        ]
+    return runs
 
 
 #: The sections, in the order in which they are run.
 RUNS: tuple[Run, ...] = (
-    *_of_dataset("hiv-fmri-34", "HIV-fMRI, 34 subjects"),
-    *_of_dataset("hiv-dti", "HIV-DTI"),
+    *_of_dataset("hiv-fmri-34", "HIV-fMRI, 34 subjects", readings=True, sizes=True),
+    *_of_dataset("hiv-dti", "HIV-DTI", readings=True, sizes=True),
     Run(
         "hiv_dti_program",
         "hiv-dti",
@@ -105,11 +100,11 @@ RUNS: tuple[Run, ...] = (
         ("isocapsnet-released",),
         script="benchmarks/released.py",
     ),
-    *_of_dataset("peking-1", "ADHD-200, Peking site, binary graphs"),
-    *_of_dataset("abide-nyu", "ABIDE, NYU site (development set)", with_sizes=False),
-    *_of_dataset("hiv-fmri", "HIV-fMRI, the paper's 67 subjects"),
-    *_of_dataset("bp-fmri", "BP-fMRI", with_sizes=False),
-    *_of_dataset("adhd-fmri", "ADHD-fMRI, the paper's 768 subjects", with_sizes=False),
+    *_of_dataset("peking-1", "ADHD-200, Peking site, binary graphs", sizes=True),
+    *_of_dataset("abide-nyu", "ABIDE, NYU site (development set)"),
+    *_of_dataset("hiv-fmri", "HIV-fMRI, the paper's 67 subjects", readings=True, sizes=True),
+    *_of_dataset("bp-fmri", "BP-fMRI, the paper's 97 subjects"),
+    *_of_dataset("adhd-fmri", "ADHD-fMRI, the paper's 768 subjects"),
 )
 
 
