@@ -28,6 +28,7 @@ import isocapsnet
 import paper_tables
 import published
 from isocapsnet import InputError
+from isocapsnet._files import write_whole
 from isocapsnet._methods import list_methods
 from isocapsnet._reporting import read_content
 from isocapsnet.datasets.catalog import local_file
@@ -54,7 +55,7 @@ SIZES = "kernel_size=1,2,3,4,5"
 
 
 class Run(NamedTuple):
-    """One section: a benchmark of ``methods``, a sweep of one method, or the rows that a script prints."""
+    """One section: a benchmark of ``methods``, a sweep of one method, or rows that a script prints for each fold."""
 
     name: str
     data: str
@@ -127,30 +128,33 @@ def written_version(text: str, name: str) -> str | None:
     return match[1] if match else None
 
 
-def carry_out(run: Run, data: Any, folder: Path, jobs: int | None) -> None:
+def carry_out(run: Run, data: Any, folder: Path, version: str, jobs: int | None) -> None:
     """Run what is not finished in ``folder``."""
     options: dict[str, Any] = {"protocol": "paper", "out": folder, "jobs": jobs, "command": run.command()}
     if run.script:
-        rows = folder / "rows.md"
-        if not rows.exists():
-            output = subprocess.run([sys.executable, run.script, run.data], check=True, capture_output=True, text=True)
-            folder.mkdir(parents=True, exist_ok=True)
-            rows.write_text(output.stdout)
+        for fold in range(1, len(data.folds) + 1):
+            rows = folder / version / f"{fold}.md"
+            if not rows.exists():
+                words = [sys.executable, run.script, run.data, "--folds", str(fold)]
+                output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+                write_whole(rows, output.stdout.encode())
     elif run.param:
         isocapsnet.sweep(data, run.methods[0], run.param, **options)
     else:
         isocapsnet.benchmark(data, list(run.methods), save_models=False, **options)
 
 
-def is_finished(run: Run, folder: Path) -> bool:
+def is_finished(run: Run, folder: Path, version: str) -> bool:
     """Whether the folder has what its section needs."""
-    return (folder / ("rows.md" if run.script else "sweep.csv" if run.param else "results.json")).exists()
+    return (folder / (f"{version}/1.md" if run.script else "sweep.csv" if run.param else "results.json")).exists()
 
 
 def write_section(run: Run, folder: Path, text: str, version: str) -> str:
     """The page with the section of this run."""
     if run.script:
-        section = f"```\n{run.command()}\n```\n\n{(folder / 'rows.md').read_text()}"
+        parts = [rows.read_text().splitlines() for rows in sorted((folder / version).glob("*.md"))]
+        table = [*parts[0][:2], *(line for part in parts for line in part[2:])]
+        section = "\n".join(["", f"```\n{run.command()}\n```", "", *table])
     else:
         section = paper_tables.section_of(folder).split("\n", 1)[1]  # without its own title
         section += reconstructions(folder) if run.param else ""
@@ -218,8 +222,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         if not options.write:
             print(f"{run.name}: {run.command()}", flush=True)
-            carry_out(run, data, folder, options.jobs)
-        if options.run_only or not is_finished(run, folder):
+            carry_out(run, data, folder, version, options.jobs)
+        if options.run_only or not is_finished(run, folder, version):
             continue
         options.pages.mkdir(parents=True, exist_ok=True)
         page.write_text(write_section(run, folder, text, version))

@@ -81,6 +81,27 @@ def test_pages_are_written_later_from_the_folders(results: ModuleType, toy: dict
     assert "Toy: all methods" in text and "Toy: sizes" not in text
 
 
+def test_rows_of_a_script_are_collected_fold_by_fold(
+    results: ModuleType, toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nprint('| data | fold |\\n| --- | --- |')\nprint('|', sys.argv[1], '|', sys.argv[3], '|')"
+    )
+    run = results.Run("toy_rows", "toy", "Toy: rows", ("linear",), script=str(script))
+    monkeypatch.setattr(results, "RUNS", (run,))
+    toy["toy"] = toy["toy"].replace(folds=[np.arange(0, 12), np.arange(12, 24)])
+    text = _call(results, tmp_path)
+    assert "| data | fold |\n| --- | --- |\n| toy | 1 |\n| toy | 2 |\n<!-- end" in text
+    [part] = (tmp_path / "runs" / "toy_rows").glob("*/2.md")
+    part.write_text(part.read_text().replace("toy", "kept"))
+    (part.parent / "1.md").unlink()
+    (tmp_path / "docs" / "results.md").unlink()
+    assert "| toy | 1 |\n| kept | 2 |" in _call(results, tmp_path)  # what is there is not run again
+    script.write_text(script.read_text() + "\n")
+    assert "| toy | 1 |\n| toy | 2 |" in _call(results, tmp_path)  # unless the script has changed
+
+
 def test_a_version_follows_the_command_the_data_and_the_methods(
     results: ModuleType, toy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
