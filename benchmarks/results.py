@@ -9,7 +9,8 @@
 
 Each section of the pages has a version: of its command, the data, and the code of its methods. A section with the
 present version is left as it is, and nothing is run for it. An interrupted run continues where it was. The sections of
-datasets that are not at hand are left as they are. Names of datasets are looked up in the folder ISOCAPSNET_DATA.
+datasets that are not at hand are left as they are. Datasets are looked up by name in the folder ISOCAPSNET_DATA and
+among those that `isocapsnet data fetch` has downloaded.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from isocapsnet import InputError
 from isocapsnet._files import write_whole
 from isocapsnet._methods import list_methods
 from isocapsnet._reporting import read_content
-from isocapsnet.datasets.catalog import local_file
+from isocapsnet.datasets.catalog import CATALOG, dataset_folder, local_file
 from isocapsnet.evaluation.naming import digest_of
 
 _HERE = Path(__file__).parent
@@ -111,8 +112,9 @@ RUNS: tuple[Run, ...] = (
 
 def open_data(name: str) -> Any:
     """The dataset, or None if it is not at hand; nothing is downloaded."""
-    path = local_file(name)
-    return isocapsnet.load_graphs(name) if path is not None and path.exists() else None
+    path, folder = local_file(name), dataset_folder(name)
+    is_fetched = all((folder / file.path).exists() for file in CATALOG[name].files) and folder.exists()
+    return isocapsnet.load_graphs(name) if is_fetched or (path is not None and path.exists()) else None
 
 
 def version_of(run: Run, data: Any) -> str:
@@ -232,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         published.write(options.pages / "published.md", run.name, folder)
         print(f"{run.name}: written")
     for name in dict.fromkeys(absent):
-        print(f"{name} is not at hand (ISOCAPSNET_DATA); its sections are left as they are")
+        print(f"{name} is not at hand; its sections are left as they are")
 
 
 def select(only: str | None) -> list[Run]:

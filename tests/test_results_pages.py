@@ -125,6 +125,16 @@ def test_names_of_runs_are_unique_and_their_datasets_in_the_catalog(results: Mod
         results.select("hiv_dtj")
 
 
+def test_nothing_is_downloaded(results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISOCAPSNET_DATA", str(tmp_path))
+    monkeypatch.setenv("ISOCAPSNET_CACHE", str(tmp_path))
+    assert [results.open_data(name) for name in {run.data for run in results.RUNS}] == [None] * 7
+    planted = make_planted_graphs(34, 8, random_state=0)
+    data = BrainGraphs(planted.graphs, np.where(planted.labels == 0, "-1", "1"))
+    data.save(tmp_path / "hiv_fmri_34.npz")
+    assert results.open_data("hiv-fmri-34").name == "hiv-fmri-34"
+
+
 # -- does the figure hold? -------------------------------------------------------------------------------------
 
 
