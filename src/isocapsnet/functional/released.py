@@ -160,16 +160,17 @@ def _squash(x: Tensor) -> Tensor:
 
 
 class _Votes(torch.autograd.Function):
-    """``primary[None, :, :, None] @ weight[:, None]``, some windows at a time to save memory."""
+    """``primary[None, :, :, None] @ weight[:, None]`` without a copy of the weights for each graph."""
 
     @staticmethod
     def forward(ctx: Any, primary: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(primary, weight)
         n_classes, n_windows, _, size = weight.shape
+        weights = weight.flatten(0, 1)  # one product for each class and window
         votes = primary.new_empty(n_classes, len(primary), n_windows, 1, size)
-        for part in _windows_at_a_time(primary, weight):
-            capsules, weights = _as_batch(primary[:, part], weight[:, part])
-            votes[:, :, part] = torch.bmm(capsules, weights).view(votes[:, :, part].shape)
+        for i, capsules in enumerate(primary):
+            repeated = capsules.repeat(n_classes, 1)[:, None]
+            votes[:, i] = torch.bmm(repeated, weights).view(n_classes, n_windows, 1, size)
         return votes
 
     @staticmethod
@@ -177,27 +178,15 @@ class _Votes(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         primary, weight = ctx.saved_tensors
         grad_primary, grad_weight = torch.empty_like(primary), torch.empty_like(weight)
-        for part in _windows_at_a_time(primary, weight):
-            capsules, weights = _as_batch(primary[:, part], weight[:, part])
-            here = grad[:, :, part]
-            grads, shape = here.reshape(len(capsules), 1, -1), here.shape[:3]
-            grad_primary[:, part] = torch.bmm(grads, weights.transpose(1, 2)).view(*shape, -1).sum(dim=0)
-            of_weights = torch.bmm(capsules.transpose(1, 2), grads)
-            grad_weight[:, part] = of_weights.view(*shape, *weight.shape[2:]).sum(dim=1)
+        weights = weight.flatten(0, 1).transpose(1, 2)
+        for i in range(len(primary)):
+            products = torch.bmm(grad[:, i].flatten(0, 1), weights)
+            grad_primary[i] = products.view(len(weight), *primary.shape[1:]).sum(dim=0)
+        # The sum over graphs is torch's, in its order, for some windows at a time.
+        groups = max(1, _SUMMED_VALUES // (len(primary) * weight[:, 0].numel() * _COLUMN_GROUP))
+        for part in _parts(weight.shape[1], groups * _COLUMN_GROUP):
+            grad_weight[:, part] = (primary[None, :, part, :, None] * grad[:, :, part]).sum(dim=1)
         return grad_primary, grad_weight
-
-
-def _as_batch(primary: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """One product for each class, graph and window: ``(-1, 1, k²)`` and ``(-1, k², capsule_size)``."""
-    n_classes, n_graphs = len(weight), len(primary)
-    capsules = primary.expand(n_classes, *primary.shape).reshape(-1, 1, primary.shape[-1])
-    return capsules, weight[:, None].expand(-1, n_graphs, -1, -1, -1).reshape(-1, *weight.shape[2:])
-
-
-def _windows_at_a_time(primary: Tensor, weight: Tensor) -> list[slice]:
-    of_window = len(primary) * weight[:, 0].numel()
-    groups = max(1, _SUMMED_VALUES // (of_window * _COLUMN_GROUP))
-    return _parts(weight.shape[1], groups * _COLUMN_GROUP)
 
 
 def _parts(length: int, step: int) -> list[slice]:

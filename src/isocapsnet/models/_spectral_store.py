@@ -19,8 +19,8 @@ _KEPT_BYTES = 1024**3
 class Rows:
     """Eigenvectors ``(n_graphs, n, n, k, k)`` of some graphs. Only the part that is asked for is copied.
 
-    ``tensor`` ``(..., n_distinct, k, k)`` has one matrix for each distinct window of a graph; ``distinct`` ``(n, n)`` says
-    which one a window has.
+    ``tensor`` ``(..., n_distinct, k, k)`` has the matrices of the distinct windows of a graph; ``distinct`` ``(n, n)``
+    says which of them a window has.
     """
 
     def __init__(self, tensor: Tensor, index: Tensor, distinct: Tensor) -> None:
