@@ -98,7 +98,7 @@ RUNS: tuple[Run, ...] = (
     Run(
         "hiv_dti_program",
         "hiv-dti",
-        "HIV-DTI: the released variant and the published program",
+        "HIV-DTI: the released variant and the program as it is described",
         ("isocapsnet-released",),
         script="benchmarks/released.py",
     ),
