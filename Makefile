@@ -8,7 +8,7 @@ export MKL_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS ?= 2
 
-.PHONY: install demo test test-slow fuzz lint format bench browser clean
+.PHONY: install demo test test-slow fuzz lint format bench results browser clean
 
 install: $(VENV)/.installed
 
@@ -54,6 +54,11 @@ format: install
 bench: install
 	$(BIN)/python benchmarks/cpu.py --output docs/performance/cpu.json
 	$(BIN)/python benchmarks/report.py
+
+# The tables of docs/results.md and docs/published.md, for the datasets in the folder ISOCAPSNET_DATA. Hours on two
+# cores; an interrupted run continues, and sections whose data and methods did not change are left as they are.
+results: install
+	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache isocapsnet-results fuzz-failures

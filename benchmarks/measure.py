@@ -146,11 +146,12 @@ def measure_epoch(
         start, cpu_start = time.perf_counter(), time.process_time()
         model.fit(X, np.arange(n_graphs) % 2)
         fit_seconds, fit_cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    seconds = min((row["dur"] for row in getattr(model, "history_", [])), default=fit_seconds)
+    history = getattr(model, "history_", [])
     return {
-        "seconds": seconds,
+        "seconds": min((row["dur"] for row in history), default=fit_seconds),
         "fit_seconds": fit_seconds,
         "fit_cpu_seconds": fit_cpu_seconds,
+        "epochs": len(history),
         "peak_mb": memory("VmHWM"),
     }
 

@@ -68,13 +68,17 @@ def main() -> None:
     options = parser.parse_args()
     text = options.out.read_text() if options.out.exists() else "# Results\n"
     for folder in options.folders:
-        content = json.loads((folder / "results.json").read_text())
-        is_sweep = (folder / "sweep.csv").exists()
-        before = {} if is_sweep else isocapsnet.open_results(folder, test=_FORMER_TEST).verdicts
-        section = _sweep_section(folder, content) if is_sweep else _benchmark_section(content, before)
-        text = put_section(text, folder.name, section)
+        text = put_section(text, folder.name, section_of(folder))
     options.out.write_text(text)
     print(f"{len(options.folders)} section(s) in {options.out}")
+
+
+def section_of(folder: Path) -> str:
+    """The section of a results folder."""
+    content = json.loads((folder / "results.json").read_text())
+    if (folder / "sweep.csv").exists():
+        return _sweep_section(folder, content)
+    return _benchmark_section(content, isocapsnet.open_results(folder, test=_FORMER_TEST).verdicts)
 
 
 def put_section(text: str, name: str, section: str) -> str:
@@ -103,22 +107,22 @@ def _benchmark_section(content: dict[str, Any], former: Mapping[str, str]) -> st
     header.append("what changed")
     if has_paper:
         header[2:2], header[4:4] = ["paper"], ["paper"]
-    lines = [_row(header), _row(["---"] * len(header))]
+    lines = [table_row(header), table_row(["---"] * len(header))]
     for method in sorted(content["methods"], key=lambda m: -(m["metrics"]["roc_auc"]["mean"] or 0)):
         metrics = {metric: interval["mean"] for metric, interval in method["metrics"].items()}
         area, paper = method["metrics"]["roc_auc"], paper_figures(name, method["method"])
-        cells = [f"`{method['method']}`", _number(metrics["accuracy"]), _number(metrics["weighted_f1"])]
+        cells = [f"`{method['method']}`", number(metrics["accuracy"]), number(metrics["weighted_f1"])]
         if has_paper:
-            cells = [*cells[:2], _number(paper.get("accuracy")), cells[2], _number(paper.get("f1"))]
-        interval = f"{_number(area['mean'])} [{_number(area['low'])}, {_number(area['high'])}]"
-        cells += [_number(metrics["balanced_accuracy"]), interval, _number(method["seconds"], 2), method["verdict"]]
+            cells = [*cells[:2], number(paper.get("accuracy")), cells[2], number(paper.get("f1"))]
+        interval = f"{number(area['mean'])} [{number(area['low'])}, {number(area['high'])}]"
+        cells += [number(metrics["balanced_accuracy"]), interval, number(method["seconds"], 2), method["verdict"]]
         before = former.get(method["method"], method["verdict"])
-        lines.append(_row([*cells, "-" if before == method["verdict"] else f"before: {before}"]))
+        lines.append(table_row([*cells, "-" if before == method["verdict"] else f"before: {before}"]))
     classes = ", ".join(f"{label}: {count}" for label, count in content["passport"]["classes"].items())
     what = (
         f"{content['passport']['n_graphs']} graphs of {content['passport']['n_nodes']} nodes ({classes}), "
         f"protocol {protocol['name']}, {content['detectable']['n_scores']} test folds. "
-        f"80 % power begins at a ROC AUC of {_number(content['detectable']['above_chance'], 2)} against chance."
+        f"80 % power begins at a ROC AUC of {number(content['detectable']['above_chance'], 2)} against chance."
     )
     n_changed = sum(former.get(method["method"]) not in (None, method["verdict"]) for method in content["methods"])
     n_methods = len(content["methods"])
@@ -132,25 +136,27 @@ def _sweep_section(folder: Path, content: dict[str, Any]) -> str:
     header = [parameter, "accuracy", "weighted F1", "ROC AUC", "s/job", "template"]
     if parameter == "kernel_size":
         header[1:1] = ["paper: accuracy", "F1", "s"]
-    lines = [_row(header), _row(["---"] * len(header))]
+    lines = [table_row(header), table_row(["---"] * len(header))]
     for _, row in frame.iterrows():
         cells = [str(row[parameter])]
         if parameter == "kernel_size":
-            cells += [_number(value) for value in PAPER_TABLE_2.get(int(row[parameter]), [None] * 3)]
-        cells += [_number(row[name]) for name in ("accuracy", "weighted_f1", "roc_auc")] + [_number(row.seconds, 2)]
+            cells += [number(value) for value in PAPER_TABLE_2.get(int(row[parameter]), [None] * 3)]
+        cells += [number(row[name]) for name in ("accuracy", "weighted_f1", "roc_auc")] + [number(row.seconds, 2)]
         template = json.loads(row.template) or []
         cells.append("<br>".join(" ".join(f"{value:.2f}" for value in line) for line in template) or "-")
-        lines.append(_row(cells))
+        lines.append(table_row(cells))
     title = f"## {content['passport']['name']}: {parameter}"
     note = "The paper's figures are for HIV-fMRI." if parameter == "kernel_size" else ""
     return "\n".join([title, "", note, "", f"```\n{content['command']}\n```", "", *lines])
 
 
-def _row(cells: list[str]) -> str:
+def table_row(cells: list[str]) -> str:
+    """A row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
-def _number(value: float | None, digits: int = 3) -> str:
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure, or a dash if there is none."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 

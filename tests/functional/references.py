@@ -43,9 +43,10 @@ def leaky_routing(votes, iterations, scale):
 
 
 class ReleasedProgram:
-    """The published program, step by step from the list in the reading notes, one graph at a time.
+    """The published program, step by step from the list in the reading notes, a batch at a time.
 
-    It works in the dtype of its parameters. Nothing is guarded: what the program leaves undefined is undefined here.
+    Every tensor is in memory at once, and torch differentiates it. It works in the dtype of its parameters. Nothing is
+    guarded: what the program leaves undefined is undefined here.
     """
 
     def __init__(self, template, weight, layers):
@@ -70,63 +71,59 @@ class ReleasedProgram:
     def parameters(self):
         return [self.template, self.weight, *(p for layer in self.layers for p in layer)]
 
-    def search(self, graph):
-        """Winning permutations and squared distances, both (N,).
+    def search(self, graphs):
+        """Winning permutations and squared distances, both (B, N).
 
         PKPᵀ by two products; the difference with windows along one axis and permutations along the next; its Frobenius
         norm; the square; the negative; the first maximum.
         """
         k = len(self.template)
-        every = torch.stack([torch.eye(k, dtype=graph.dtype)[list(p)] for p in permutations(range(k))])
+        every = torch.stack([torch.eye(k, dtype=graphs.dtype)[list(p)] for p in permutations(range(k))])
         permuted = torch.matmul(torch.matmul(every, self.template), every.transpose(1, 2))
-        windows = graph.unfold(0, k, 1).unfold(1, k, 1).reshape(-1, 1, k, k)
+        windows = graphs.unfold(1, k, 1).unfold(2, k, 1).reshape(-1, 1, k, k)
         feature = -(torch.norm(windows - permuted, p="fro", dim=(2, 3)) ** 2)
         best = torch.max(feature, dim=1)
-        return best.indices, -best.values
+        return best.indices.view(len(graphs), -1), -best.values.view(len(graphs), -1)
 
-    def primary(self, graph):
-        """(N, k²): vec(P*)·d², squashed over its entries, zeros overwritten by -1."""
+    def primary(self, graphs):
+        """(B, N, k²): vec(P*)·d², squashed over its entries, zeros overwritten by -1."""
         k = len(self.template)
-        winners, squared = self.search(graph)
-        table = list(permutations(range(k)))
-        poses = torch.stack([torch.eye(k, dtype=graph.dtype)[list(table[winner])].reshape(-1) for winner in winners])
-        capsules = squash(poses * squared[:, None])
+        winners, squared = self.search(graphs)
+        poses = torch.stack([torch.eye(k, dtype=graphs.dtype)[list(p)].reshape(-1) for p in permutations(range(k))])
+        capsules = self.squash(poses[winners] * squared[..., None])
         return torch.where(capsules == 0, torch.full_like(capsules, -1.0), capsules)
 
-    def capsules(self, graph):
-        """(Y, d): routing with a softmax over windows, no leak, three iterations."""
-        votes = torch.einsum("np,ynpd->ynd", self.primary(graph), self.weight)
-        beta = torch.zeros(votes.shape[:2], dtype=graph.dtype)
-        for iteration in range(3):
-            alpha = torch.softmax(beta, dim=1)
-            capsules = squash((alpha[..., None] * votes).sum(1))
-            if iteration < 2:
-                beta = beta + (votes * capsules[:, None]).sum(-1)
-        return capsules
+    def squash(self, x):
+        squared = (x**2).sum(dim=-1, keepdim=True)
+        return squared / (1 + squared) * x / torch.sqrt(squared)
 
-    def lengths(self, graph):
-        """(Y,): the longest class capsule is the prediction."""
-        return (self.capsules(graph) ** 2).sum(-1).sqrt()
+    def capsules(self, graphs):
+        """(B, Y, d): routing with a softmax over windows, no leak, three iterations."""
+        votes = self.primary(graphs)[None, :, :, None, :] @ self.weight[:, None]  # (Y, B, N, 1, d)
+        beta = torch.zeros_like(votes)
+        for iteration in range(3):
+            alpha = torch.softmax(beta, dim=2)
+            capsules = self.squash((alpha * votes).sum(dim=2, keepdim=True))
+            if iteration < 2:
+                beta = beta + (votes * capsules).sum(dim=-1, keepdim=True)
+        return capsules[:, :, 0, 0].transpose(0, 1)
+
+    def lengths(self, graphs):
+        """(B, Y): the longest class capsule is the prediction."""
+        return (self.capsules(graphs) ** 2).sum(dim=-1) ** 0.5
 
     def loss(self, graphs, targets):
-        total = 0.0
-        for graph, target in zip(graphs, targets, strict=True):
-            capsules = self.capsules(graph)
-            lengths = (capsules**2).sum(-1).sqrt()
-            for j, length in enumerate(lengths):
-                total = total + (
-                    torch.clamp(0.9 - length, min=0) ** 2
-                    if j == target
-                    else 0.5 * torch.clamp(length - 0.1, min=0) ** 2
-                )
-            mask = torch.zeros_like(capsules)
-            mask[lengths.argmax()] = 1
-            hidden = (capsules * mask).reshape(-1)
-            for i, (weight, bias) in enumerate(self.layers):
-                hidden = weight @ hidden + bias
-                hidden = torch.relu(hidden) if i < len(self.layers) - 1 else torch.sigmoid(hidden)
-            total = total + 0.0005 * ((hidden.reshape(graph.shape) - graph) ** 2).sum()
-        return total / len(graphs)
+        capsules = self.capsules(graphs)
+        lengths = (capsules**2).sum(dim=-1) ** 0.5
+        present = torch.eye(2, dtype=graphs.dtype)[targets]
+        margin = present * torch.relu(0.9 - lengths) ** 2 + 0.5 * (1 - present) * torch.relu(lengths - 0.1) ** 2
+        predicted = torch.eye(2, dtype=graphs.dtype)[lengths.argmax(dim=1)]
+        hidden = (capsules * predicted[:, :, None]).reshape(len(graphs), -1)
+        for i, (weight, bias) in enumerate(self.layers):
+            hidden = torch.nn.functional.linear(hidden, weight, bias)
+            hidden = torch.relu(hidden) if i < len(self.layers) - 1 else torch.sigmoid(hidden)
+        error = torch.nn.functional.mse_loss(hidden, graphs.reshape(len(graphs), -1), reduction="sum")
+        return (margin.sum() + 0.0005 * error) / len(graphs)
 
     def optimizer(self, learning_rate=0.01, weight_decay=5e-4):
         return torch.optim.Adam(self.parameters(), lr=learning_rate, weight_decay=weight_decay)

@@ -25,7 +25,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.explanation.attribution import margin_gradients
 from isocapsnet.explanation.contrasts import margins
-from isocapsnet.functional import IsomorphicMatch, PermutationCapsules
+from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
 from isocapsnet.models._capsules import CapsuleClassifier
 from isocapsnet.models._templates import match_graphs
 from isocapsnet.nn import MotifNetwork
@@ -83,13 +83,14 @@ def window_evidence(estimator: Any, graphs: ArrayLike) -> WindowEvidence:
 def account_for_windows(estimator: Any, X: NDArray[Any]) -> WindowEvidence:
     """:func:`window_evidence` of graphs that were checked."""
     with torch.no_grad():
-        match = match_graphs(estimator, find_layer(estimator), X)
+        match, poses = match_graphs(estimator, find_layer(estimator), X)
+        posed = match if poses is None else SpectralMatch(match.distance, poses)
         explain = _account_of_capsules if isinstance(estimator, CapsuleClassifier) else _account_of_scores
         baseline = 1 - match.distance.mean(dim=0, keepdim=True)
         size = match.distance[0].numel() * len(estimator.classes_) * getattr(estimator, "capsule_size", 1)
         step = max(1, _BATCH_VALUES // size)
         parts = [
-            explain(estimator, IsomorphicMatch(*(tensor[start : start + step] for tensor in match)), baseline)
+            explain(estimator, type(posed)(*(tensor[start : start + step] for tensor in posed)), baseline)
             for start in range(0, len(X), step)
         ]
     # The network and the motif form add to the class scores with their weights.
@@ -103,7 +104,7 @@ def account_for_windows(estimator: Any, X: NDArray[Any]) -> WindowEvidence:
     )
 
 
-def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
+def _account_of_capsules(estimator: Any, match: Any, baseline: Tensor) -> tuple[Tensor, Tensor]:
     """Iso-CapsNet's evidence ``(n_graphs, n_contrasts, n_templates, n, n)`` and margins ``(n_graphs, n_contrasts)``."""
     module, scores = estimator.module_, 1 - match.distance
     residual = getattr(module, "residual", None)
@@ -128,7 +129,7 @@ def _account_of_capsules(estimator: Any, match: IsomorphicMatch, baseline: Tenso
     return evidence, margins(lengths)
 
 
-def _account_of_scores(estimator: Any, match: IsomorphicMatch, baseline: Tensor) -> tuple[Tensor, Tensor]:
+def _account_of_scores(estimator: Any, match: Any, baseline: Tensor) -> tuple[Tensor, Tensor]:
     """The same for networks that use only the match scores."""
     graphs = match.distance.new_zeros(len(match.distance), estimator.n_nodes_in_, estimator.n_nodes_in_)
 
@@ -151,7 +152,7 @@ def _returning(layer: Any, match: IsomorphicMatch) -> Iterator[None]:
         del layer.forward
 
 
-def _route(module: Any, match: IsomorphicMatch) -> tuple[Tensor, Tensor, Tensor] | None:
+def _route(module: Any, match: Any) -> tuple[Tensor, Tensor, Tensor] | None:
     """The routing of the module, with the votes and couplings that it does not keep; None without routing.
 
     Class capsules ``(n_graphs, n_classes, d)``, votes ``(..., n_capsules, d)``, g s α ``(..., n_capsules)``.

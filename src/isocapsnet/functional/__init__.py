@@ -26,7 +26,12 @@ from isocapsnet.functional.permutations import (
     permutation_number,
     permutation_table,
 )
-from isocapsnet.functional.released import released_match, released_primary_capsules
+from isocapsnet.functional.released import (
+    released_distances,
+    released_match,
+    released_primary_capsules,
+    released_route,
+)
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
 from isocapsnet.functional.windows import (
     BestWindows,
@@ -68,8 +73,10 @@ __all__ = [
     "permutation_votes",
     "primary_capsules",
     "reconstruction_loss",
+    "released_distances",
     "released_match",
     "released_primary_capsules",
+    "released_route",
     "route",
     "safe_norm",
     "shared_patterns",

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
@@ -28,18 +29,21 @@ class Matches(NamedTuple):
     permutations: NDArray[np.int64]
 
 
-def match_graphs(estimator: Any, layer: Any, graphs: NDArray[Any]) -> IsomorphicMatch:
+def match_graphs(estimator: Any, layer: Any, graphs: NDArray[Any]) -> tuple[IsomorphicMatch, Tensor | None]:
     """Match the templates of ``layer`` with checked graphs, batch by batch; the caller chooses the gradient mode.
 
-    Where the layer relaxes permutations, the permutation nearest to its matrix is returned.
+    Where the layer relaxes permutations, the match has the permutation nearest to its matrix; the second value has the
+    matrices ``(n_graphs, n_templates, n, n, k, k)``, if capsules are made of them.
     """
-    distances, permutations = [], []
+    distances, permutations, matrices = [], [], []
     for batch in estimator._batches(graphs):
         match = layer(batch)
         relaxed = isinstance(match, SpectralMatch)
         distances.append(match.distance)
         permutations.append(permutation_number(assigned_columns(match.matrix)) if relaxed else match.permutation)
-    return IsomorphicMatch(torch.cat(distances), torch.cat(permutations))
+        if relaxed and isinstance(estimator, CapsuleClassifier):
+            matrices.append(match.matrix)
+    return IsomorphicMatch(torch.cat(distances), torch.cat(permutations)), torch.cat(matrices) if matrices else None
 
 
 @estimator
@@ -59,7 +63,7 @@ class TemplateClassifier(CapsuleClassifier):
         """The score and the winning permutation of every template in every window."""
         graphs = self._check_fitted(X)
         with torch.inference_mode():
-            match = match_graphs(self, self.module_.get_submodule("isomorphic"), graphs)
+            match, _ = match_graphs(self, self.module_.get_submodule("isomorphic"), graphs)
             return Matches((1 - match.distance).cpu().numpy(), match.permutation.cpu().numpy())
 
     def _check_parameters(self, n_nodes: int) -> None:

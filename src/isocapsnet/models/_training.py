@@ -41,7 +41,7 @@ class Callback(Protocol):
 
 
 class Adam:
-    """Adam with torch's fused steps.
+    """AdamW with torch's fused steps, or Adam with its plain ones.
 
     torch's optimizer classes import its compiler on their first step (65 MB, more than a second); its functions do not.
 
@@ -88,7 +88,8 @@ class Adam:
         )
         (adamw if self.decoupled else adam)(
             list(gradients), list(gradients.values()), means, squares, [], n_steps,
-            fused=True, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
+            # The L2 penalty is that of the published program, whose plain steps round in another way than fused ones.
+            fused=self.decoupled, foreach=False, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
         if self.others is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from isocapsnet._validation import InputError, check_number
-from isocapsnet.functional.isomorphic import check_exact_size
+from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._capsules import MarginReached
@@ -31,11 +31,13 @@ from isocapsnet.nn.isocapsnet import MATCHING, ROUTING_OVER
 from isocapsnet.nn.motifs import MOTIF_WINDOWS
 
 TEMPLATE_INITS = ("normal", "windows")
+_RESIDUAL_ONLY = ("residual_input", "residual_sizes", "residual_per_class")
 # Parameters of one form alone.
 _MOTIFS_ONLY = ("n_motifs", "motif_size", "deviation_from")
 _PAPER_ONLY = (
-    *("n_templates", "kernel_size", "stride", "matching", "weight_sharing", "primary_size", "capsule_size"),
-    *("routing_iterations", "routing_over", "gamma", "residual", "residual_input", "residual_sizes", "decoder_sizes"),
+    *("n_templates", "kernel_size", "stride", "matching", "projection", "weight_sharing", "primary_size"),
+    *("capsule_size", "routing_iterations", "routing_over", "gamma", "residual", "residual_input", "residual_sizes"),
+    *("residual_per_class", "decoder_sizes"),
     *("reconstruction_weight", "template_init", "template_scale", "learning_rate", "weight_decay", "tolerance"),
 )
 
@@ -104,6 +106,9 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         Distance between neighbouring windows.
     matching : {"exact", "spectral"}
         All k! permutations, or eigenvectors and an assignment, for templates of up to 20 nodes.
+    projection : {"permutation", "orthogonal", "none"}
+        The pose P of a spectral match: a permutation, U₂SU₁ᵀ as Eq. 3 of the paper has it, or |U₂||U₁|ᵀ; see
+        :func:`~isocapsnet.functional.spectral_match`.
     weight_sharing : {"window", "template"}
         Routing weights of each window, or shared by all windows: fewer, but blind to the position of a pattern.
     primary_size : int, optional
@@ -120,6 +125,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     residual_input : {"softmax", "scores"}
     residual_sizes, decoder_sizes : sequence of int
         Hidden layer sizes.
+    residual_per_class : bool
+        Whether each class has an MLP of its own, as Eq. 8 of the paper has it, or all share the hidden layers.
     reconstruction_weight : float
         δ, the weight of the reconstruction loss. With 0 there is no decoder.
     template_scale : float
@@ -161,6 +168,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     n_templates: Count = 4
     stride: Count = 1
     matching: Annotated[str, one_of(*MATCHING)] = "exact"
+    projection: Annotated[str, one_of(*PROJECTIONS)] = "permutation"
     weight_sharing: Annotated[str, one_of(*WEIGHT_SHARING)] = "window"
     primary_size: Count | None = None
     routing_iterations: Annotated[int, in_range(0, MAX_ROUTING_ITERATIONS, integer=True)] = 3
@@ -169,6 +177,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     residual: Flag = True
     residual_input: Annotated[str, one_of(*RESIDUAL_INPUTS)] = "softmax"
     residual_sizes: SizesOrEmpty = (64,)
+    residual_per_class: Flag = False
     template_scale: Positive = 1.0
     learning_rate: Positive = 3e-4
     batch_size: Count = 64
@@ -196,6 +205,10 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         if self.windows in MOTIF_WINDOWS:
             return dict.fromkeys(_PAPER_ONLY, f'windows="{self.windows}" leaves the network of the paper out')
         reasons = super()._without_effect()
+        if self.matching == "exact":
+            reasons["projection"] = 'matching="exact" always finds a permutation'
+        if not self.residual:
+            reasons |= dict.fromkeys(_RESIDUAL_ONLY, "residual=False, so there is no residual")
         if self.windows == "contiguous":
             reasons |= dict.fromkeys(_MOTIFS_ONLY, 'windows="contiguous" leaves the motif form out')
         return reasons

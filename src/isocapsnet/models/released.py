@@ -7,13 +7,23 @@ program differs from the paper.
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from isocapsnet.functional.isomorphic import check_exact_size
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._parameters import Count, Positive, estimator, with_parameters
 from isocapsnet.models._templates import TemplateClassifier
 from isocapsnet.nn import CapsuleLoss, ReleasedIsoCapsNet
+
+
+class _InOrder(GraphStore):
+    """Batches of random graphs, each in the order of the data: the order of a sum changes its last bits."""
+
+    def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
+        """The graphs and codes at positions, in ascending order."""
+        return super().batch(np.sort(positions), buffer)
 
 
 @estimator
@@ -56,7 +66,7 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     {fitted}
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     _max_classes: ClassVar[int | None] = 2
     _decoupled_weight_decay: ClassVar[bool] = False
@@ -83,6 +93,9 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return CapsuleLoss(self.reconstruction_weight, squared=True)
+
+    def _build_store(self, X: Any, codes: Any, *others: Any) -> GraphStore:
+        return _InOrder(X, codes, self.scaler_, *others)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         return with_parameters(ReleasedIsoCapsNet, self, n_nodes, n_classes)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from isocapsnet import functional
@@ -114,6 +115,8 @@ class ResidualCapsules(nn.Module):
         Hidden widths of the MLP.
     residual_input : {"softmax", "scores"}
         The softmax of each F_i over its windows, scaled to mean 0.01, or 0.01 F_i.
+    per_class : bool
+        One MLP per class, the W_j of Eq. 8, instead of one whose last layer has the capsules of all classes.
     """
 
     def __init__(
@@ -124,24 +127,31 @@ class ResidualCapsules(nn.Module):
         capsule_size: int = 16,
         sizes: Sequence[int] = (64,),
         residual_input: str = "softmax",
+        per_class: bool = False,
     ) -> None:
         super().__init__()
         check_option("residual_input", residual_input, RESIDUAL_INPUTS)
         self.shape = (n_classes, capsule_size)
         self.residual_input = residual_input
-        self.mlp = mlp([n_templates * n_windows, *sizes, n_classes * capsule_size])
-        for layer in self.mlp:
-            if isinstance(layer, nn.Linear):
-                nn.init.zeros_(layer.bias)  # random biases would outweigh inputs of 0.01 and leave units inactive
-        # Zero at the start, so that the residual adds nothing to the capsules before it has learned.
-        nn.init.zeros_(self.mlp[-1].get_parameter("weight"))
+        widths = [capsule_size] * n_classes if per_class else [n_classes * capsule_size]
+        networks = [mlp([n_templates * n_windows, *sizes, width]) for width in widths]
+        for network in networks:
+            for layer in network:
+                if isinstance(layer, nn.Linear):
+                    nn.init.zeros_(layer.bias)  # random biases would outweigh inputs of 0.01 and leave units inactive
+            # Zero at the start, so that the residual adds nothing to the capsules before it has learned.
+            nn.init.zeros_(network[-1].get_parameter("weight"))
+        self.mlp = nn.ModuleList(networks) if per_class else networks[0]
 
     def forward(self, scores: Tensor) -> Tensor:
         """``(n_graphs, n_templates, n, n)`` to ``(n_graphs, n_classes, capsule_size)``."""
         windows, scale = scores.flatten(2), RESIDUAL_SCALE
         if self.residual_input == "softmax":
             windows, scale = windows.softmax(dim=2), scale * windows.shape[2]
-        return self.mlp(scale * windows.flatten(1)).unflatten(1, self.shape)
+        features = scale * windows.flatten(1)
+        if isinstance(self.mlp, nn.ModuleList):
+            return torch.stack([network(features) for network in self.mlp], dim=1)
+        return self.mlp(features).unflatten(1, self.shape)
 
 
 class GraphDecoder(nn.Module):

@@ -43,6 +43,8 @@ class IsoCapsNet(nn.Module):
     n_nodes, n_classes : int
     n_templates, kernel_size, stride : int
     matching : {"exact", "spectral"}
+    projection : {"permutation", "orthogonal", "none"}
+        The pose of a spectral match: see :class:`SpectralIsomorphicLayer`.
     weight_sharing : {"window", "template"}
     primary_size : int, optional
     capsule_size : int
@@ -54,6 +56,7 @@ class IsoCapsNet(nn.Module):
     residual : bool
     residual_input : {"softmax", "scores"}
     residual_sizes, decoder_sizes : sequence of int
+    residual_per_class : bool
     reconstruct : bool
         Whether there is a decoder.
     template_scale : float
@@ -75,6 +78,7 @@ class IsoCapsNet(nn.Module):
         kernel_size: int = 4,
         stride: int = 1,
         matching: str = "exact",
+        projection: str = "permutation",
         weight_sharing: str = "window",
         primary_size: int | None = None,
         capsule_size: int = 16,
@@ -84,6 +88,7 @@ class IsoCapsNet(nn.Module):
         residual: bool = True,
         residual_input: str = "softmax",
         residual_sizes: Sequence[int] = (64,),
+        residual_per_class: bool = False,
         decoder_sizes: Sequence[int] = (512, 1024),
         reconstruct: bool = True,
         template_scale: float = 1.0,
@@ -92,9 +97,10 @@ class IsoCapsNet(nn.Module):
         check_option("matching", matching, MATCHING)
         check_option("routing_over", routing_over, ROUTING_OVER)
         self.n_classes, self.capsule_size = n_classes, capsule_size
-        layer = IsomorphicLayer if matching == "exact" else SpectralIsomorphicLayer
         n_windows = ((n_nodes - kernel_size) // stride + 1) ** 2
-        self.isomorphic = layer(n_templates, kernel_size, stride, template_scale)
+        sizes = n_templates, kernel_size, stride, template_scale
+        exact = matching == "exact"
+        self.isomorphic = IsomorphicLayer(*sizes) if exact else SpectralIsomorphicLayer(*sizes, projection)
         self.primary = PrimaryCapsules(kernel_size, gamma, primary_size)
         shape = n_classes, n_templates, n_windows
         self.digit = self.residual = self.decoder = self.motifs = None
@@ -102,7 +108,7 @@ class IsoCapsNet(nn.Module):
             size = self.primary.size
             self.digit = DigitCapsules(*shape, size, capsule_size, weight_sharing, routing_iterations, routing_over)
         if residual:
-            self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input)
+            self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input, residual_per_class)
         if reconstruct:
             self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes)
 
@@ -149,16 +155,14 @@ class ReleasedIsoCapsNet(nn.Module):
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
-        distance, permutation = self.isomorphic(graphs)
-        if self.training and (distance == 0).any():
+        squared, permutation = functional.released_distances(graphs, self.isomorphic.templates[0])
+        if self.training and (squared == 0).any():
             # The published program continues, and all its weights are NaN after this step.
             raise InputError(
                 "A window equals the template, where the published program's squash divides 0 by 0 and its gradient is "
                 "NaN; use another random_state, or IsoCapsNetClassifier."
             )
-        kernel_size = self.isomorphic.templates.shape[-1]
-        primary = functional.released_primary_capsules(distance, permutation, kernel_size)
-        capsules = functional.route(primary, self.weight, self.routing_iterations, scale=1.0, over="windows")
+        capsules = functional.released_route(squared, permutation, self.weight[:, 0], self.routing_iterations)
         reconstruction = None if self.decoder is None else self.decoder(capsules)
         return CapsuleOutput(capsules, reconstruction, graphs)
 
@@ -174,7 +178,7 @@ class CapsuleLoss(nn.Module):
         δ.
     class_weight : Tensor (n_classes,), optional
     squared : bool
-        Sum of squared errors instead of the Frobenius norm, as in the published program.
+        Sum of squared errors instead of the Frobenius norm, as in the published program, in its order of operations.
     """
 
     class_weight: Tensor | None
@@ -188,10 +192,15 @@ class CapsuleLoss(nn.Module):
 
     def forward(self, output: CapsuleOutput, targets: Tensor) -> Tensor:
         """The mean loss of a batch with targets ``(n_graphs,)``."""
+        if self.squared and output.reconstruction is not None:
+            lengths = (output.capsules**2).sum(dim=-1) ** 0.5
+            error = functional.reconstruction_loss(output.graphs, output.reconstruction, squared=True).sum()
+            loss = functional.margin_loss(lengths, targets, self.class_weight).sum()
+            return (loss + self.reconstruction_weight * error) / len(targets)
         lengths = functional.safe_norm(output.capsules)
         loss = functional.margin_loss(lengths, targets, self.class_weight).sum()
         loss = loss / (targets >= 0).sum().clamp_min(1)
         if output.reconstruction is not None and self.reconstruction_weight > 0:
-            error = functional.reconstruction_loss(output.graphs, output.reconstruction, self.squared)
+            error = functional.reconstruction_loss(output.graphs, output.reconstruction)
             loss = loss + self.reconstruction_weight * error.mean()
         return loss
