@@ -1,13 +1,14 @@
 """Which linear model is the strongest: the candidates for `linear`, and `linear` before and after its last change.
 
-    python benchmarks/linear.py abide-nyu ages-3 ages-4 planted-2 planted-3 planted-4 planted-4-wide
+    python benchmarks/linear.py abide-nyu ages-3 ages-4 diagnosis-ages planted-2 planted-3 planted-4 planted-4-wide
     python benchmarks/linear.py --before-after abide-nyu ages-4 planted-3 planted-4 hiv-dti hiv-fmri-34 peking-1
 
 Without an option, all candidates are compared inside the three training sets of ABIDE-NYU of seed 0, so that nothing is
 chosen on test data, or on four planted datasets. With `--before-after`, test folds show what the change did: five
 stratified 3-fold splits, or ten planted datasets. Every candidate gets the same folds. `ages-3` and `ages-4` are
-the subjects of ABIDE-NYU in three and four unbalanced groups of age. A cell has the mean ROC AUC, in brackets its
-difference to the first line with the standard error over folds, and the Brier score.
+the subjects of ABIDE-NYU in three and four unbalanced groups of age, `diagnosis-ages` in two groups of each diagnosis.
+A cell has the mean ROC AUC, in brackets its difference to the first line with the standard error over folds, and the
+Brier score.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from isocapsnet.models._logistic import Logistic, fit_calibrated, fit_logistic, 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-AGES = {"ages-3": [9, 20], "ages-4": [9, 14, 20]}
+AGES = {"ages-3": [9, 20], "ages-4": [9, 14, 20], "diagnosis-ages": [18]}
 # Sizes of the classes, nodes whose connections differ, and how much.
 PLANTED = {
     "planted-2": ((90, 25), 6, 0.3),
@@ -73,7 +74,8 @@ def parts(name: str, inside: bool) -> Iterator[tuple[Array, Codes, Codes, Codes,
     edges = edge_vectors(data.X)
     codes = np.unique(data.labels, return_inverse=True)[1]
     if name in AGES:
-        codes = np.digitize(data.covariates["age"].to_numpy(), AGES[name])
+        ages = np.digitize(data.covariates["age"].to_numpy(), AGES[name])
+        codes = 2 * codes + ages if name == "diagnosis-ages" else ages
     if inside:
         for seed, (train, test) in enumerate(inner_folds(edges, codes)):
             yield edges, codes, train, test, seed

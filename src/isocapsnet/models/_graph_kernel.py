@@ -1,0 +1,118 @@
+"""What the graph kernels share: unweighted graphs of a chosen density, GraKeL, and a support vector machine."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isocapsnet._threads import one_thread
+from isocapsnet._validation import InputError
+from isocapsnet.models._base import RepresentationMixin, as_seed, class_weights
+from isocapsnet.models._binarise import binarise
+from isocapsnet.models._kernel_machine import KernelClassifier
+from isocapsnet.models._logistic import selection_folds
+from isocapsnet.models._parameters import in_range
+from isocapsnet.models._state import Expected
+
+#: A graph as GraKeL reads it: the neighbours of each node with their distance, and the label of each node.
+Labelled = tuple[dict[int, dict[int, float]], dict[int, int]]
+
+
+class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
+    """A support vector machine with one of GraKeL's kernels.
+
+    A method has ``_make_kernel()``, ``_DENSITIES`` and the parameters that are annotated here.
+    """
+
+    _DENSITIES: ClassVar[tuple[float, ...]]
+    _state_values: ClassVar = {"density": in_range(0, 1, open_low=True), "slope": in_range(0, open_low=True)}
+
+    node_labels: str
+    density: float | None
+    negative_edges: str
+    class_weight: Any
+    random_state: Any
+
+    density_: float
+    graphs_: NDArray[np.bool_]
+
+    def _make_kernel(self) -> Any:
+        """A new kernel of GraKeL, normalised."""
+        raise NotImplementedError
+
+    @one_thread()
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The kernel of each graph with each training graph: ``(n_graphs, n_training_graphs)``."""
+        return self._similarity(self._check_fitted(X))
+
+    @property
+    def _n_features_out(self) -> int:  # type: ignore[override]
+        return len(self.graphs_)
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
+        weights = class_weights(self.class_weight, self.classes_, codes)
+        folds = selection_folds(codes, as_seed(self.random_state))
+        least_loss = np.inf
+        for density in self._DENSITIES if self.density is None else (self.density,):
+            graphs = binarise(X, density, self.negative_edges)
+            kernel = self._make_kernel()
+            similarity = _computed(kernel.fit_transform, graphs, self.node_labels)
+            slope, offset, loss = self._cross_validate(similarity, codes, weights, folds)
+            if loss < least_loss:
+                least_loss, best_similarity = loss, similarity
+                self._kernel, self.graphs_, self.density_ = kernel, graphs, density
+                self.slope_, self.offset_ = slope, offset
+        self.coef_, self.intercept_ = self._fit_head(best_similarity, codes, weights)
+
+    def _similarity(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        graphs = binarise(X, self.density_, self.negative_edges)
+        return _computed(self._kernel.transform, graphs, self.node_labels)
+
+    def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values, arrays = super()._get_state()
+        return values, arrays | {"graphs": np.packbits(self.graphs_, axis=-1)}
+
+    def _state_arrays(self) -> dict[str, Expected]:
+        n_classes, n_nodes = len(self.classes_), self.n_nodes_in_
+        return {
+            "graphs": (np.uint8, ("graphs", n_nodes, -(-n_nodes // 8))),
+            "coef": (np.float64, (n_classes, "graphs")),
+            "intercept": (np.float64, (n_classes,)),
+            "offset": (np.float64, (n_classes,)),
+        }
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(values, arrays)
+        if not len(arrays["graphs"]):
+            raise InputError("it has no training graphs")
+        self.graphs_ = np.unpackbits(arrays["graphs"], axis=-1, count=self.n_nodes_in_).astype(bool)
+        self._kernel = self._make_kernel()
+        _computed(self._kernel.fit_transform, self.graphs_, self.node_labels)
+
+
+def import_kernels(method: str) -> Any:
+    """The module of GraKeL's kernels."""
+    try:
+        import grakel.kernels
+    except ImportError as error:
+        raise InputError(f'{method} needs GraKeL; install it with pip install "isocapsnet[methods]".') from error
+    return grakel.kernels
+
+
+def _computed(
+    compute: Callable[[list[Labelled]], Any], graphs: NDArray[np.bool_], node_labels: str
+) -> NDArray[np.float64]:
+    """Kernel values of graphs; 0 for a graph that has nothing to compare, whose norm is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(compute(label_nodes(graphs, node_labels)), nan=0.0, posinf=0.0)
+
+
+def label_nodes(graphs: NDArray[np.bool_], node_labels: str) -> list[Labelled]:
+    """Graphs as GraKeL reads them; the label of a node is its index ("region") or its number of edges ("degree")."""
+    labelled = []
+    for graph in graphs:
+        labels = range(len(graph)) if node_labels == "region" else graph.sum(axis=1).tolist()
+        neighbours = [np.flatnonzero(row).tolist() for row in graph]
+        labelled.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
+    return labelled
