@@ -49,6 +49,8 @@ class ForestClassifier(GraphClassifier):
         The nodes to the left and to the right; -1 in a leaf.
     shares_ : array (n_tree_nodes, n_classes)
         Shares of the classes among the training graphs in each node.
+    importances_ : array (n_edges,)
+        How much the splits by each edge purify the classes, normalised to a sum of 1; zeros if no tree has a split.
     directed_ : bool
         Whether both triangles are used.
     """
@@ -67,6 +69,7 @@ class ForestClassifier(GraphClassifier):
     thresholds_: NDArray[np.float64] = field(init=False)
     children_: NDArray[np.int64] = field(init=False)
     shares_: NDArray[np.float64] = field(init=False)
+    importances_: NDArray[np.float64] = field(init=False)
     directed_: bool = field(init=False)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
@@ -76,7 +79,7 @@ class ForestClassifier(GraphClassifier):
             self.n_trees,
             max_features="sqrt" if self.max_features is None else float(self.max_features),
             min_samples_leaf=self.min_leaf,
-            class_weight=dict(enumerate(weights.tolist())),
+            class_weight=None if self.class_weight is None else dict(enumerate(weights.tolist())),
             random_state=as_seed(self.random_state) % 2**32,
         )
         forest.fit(self._edges(X), codes)
@@ -90,6 +93,7 @@ class ForestClassifier(GraphClassifier):
         self.children_ = np.concatenate(numbered)
         shares = np.concatenate([tree.value[:, 0] for tree in trees])
         self.shares_ = shares / shares.sum(axis=1, keepdims=True)
+        self.importances_ = forest.feature_importances_
 
     def _edges(self, X: NDArray[Any]) -> NDArray[np.float32]:
         # In the precision of scikit-learn's trees, within its range.
@@ -112,12 +116,13 @@ class ForestClassifier(GraphClassifier):
             "thresholds": (np.float64, ("nodes",)),
             "children": (np.int64, ("nodes", 2)),
             "shares": (np.float64, ("nodes", len(self.classes_))),
+            "importances": (np.float64, (count_edges(self.n_nodes_in_, directed=self.directed_),)),
         }
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._set_state(values, arrays)
-        n_tree_nodes, inside = len(self.features_), self.features_ >= 0
-        n_edges = count_edges(self.n_nodes_in_, directed=self.directed_)
+        n_tree_nodes, n_edges = len(self.features_), len(self.importances_)
+        inside = self.features_ >= 0
         if not n_tree_nodes or self.roots_.min() < 0 or self.roots_.max() >= n_tree_nodes:
             raise InputError("a tree has no first node")
         if self.features_.min() < -1 or self.features_.max() >= n_edges:

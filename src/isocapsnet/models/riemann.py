@@ -116,17 +116,17 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
         return matrices
 
     def _find_means(self, matrices: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        mean_covariance = import_pyriemann().utils.mean.mean_covariance
+        mean = import_pyriemann().mean.gmean
         if self.approach == "tangent":
-            return np.asarray(mean_covariance(matrices, metric=self.metric))[None]
-        n_classes = len(self.classes_)
-        return np.stack([mean_covariance(matrices[codes == code], metric=self.metric) for code in range(n_classes)])
+            return np.asarray(mean(matrices, metric=self.metric))[None]
+        classes = range(len(self.classes_))
+        return np.stack([mean(matrices[codes == code], metric=self.metric) for code in classes])
 
     def _features(self, matrices: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-        utils = import_pyriemann().utils
+        geometry = import_pyriemann()
         if self.approach == "tangent":
-            return np.asarray(utils.tangentspace.tangent_space(matrices, means[0], metric=self.metric))
-        distances = [utils.distance.distance(matrices, mean, metric=self.metric, squared=True) for mean in means]
+            return np.asarray(geometry.tangentspace.tangent_space(matrices, means[0], metric=self.metric))
+        distances = [geometry.distance.distance(matrices, mean, metric=self.metric, squared=True) for mean in means]
         return np.hstack([np.reshape(one, (len(matrices), 1)) for one in distances])
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -162,13 +162,13 @@ def _edges(X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def import_pyriemann() -> Any:
-    """pyRiemann with the modules that are used here."""
+    """The geometry of pyRiemann."""
     try:
-        import pyriemann.utils.distance
-        import pyriemann.utils.mean
-        import pyriemann.utils.tangentspace
+        import pyriemann.geometry.distance
+        import pyriemann.geometry.mean
+        import pyriemann.geometry.tangentspace
     except ImportError as error:
         raise InputError(
-            'RiemannClassifier needs pyRiemann; install it with pip install "isocapsnet[methods]".'
+            'RiemannClassifier needs pyRiemann 0.12 or later; install it with pip install "isocapsnet[methods]".'
         ) from error
-    return pyriemann
+    return pyriemann.geometry
