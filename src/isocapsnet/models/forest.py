@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier
 
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, count_edges, edge_vectors
@@ -73,6 +72,8 @@ class ForestClassifier(GraphClassifier):
     directed_: bool = field(init=False)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
+        from sklearn.ensemble import RandomForestClassifier  # slow to import, and no other method needs it
+
         weights = class_weights(self.class_weight, self.classes_, codes)
         self.directed_ = not are_symmetric(X)
         forest = RandomForestClassifier(
