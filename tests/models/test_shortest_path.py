@@ -1,15 +1,13 @@
 """The shortest-path kernel machine: hand-worked kernels, a slow reference, invariance, what it finds."""
 
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.metrics import roc_auc_score
 
-from isocapsnet import InputError, make_planted_graphs
-from isocapsnet.models._graph_kernel import label_nodes
+from isocapsnet import make_planted_graphs
 from isocapsnet.models.shortest_path import ShortestPathClassifier
+from isocapsnet.models.wl import _labelled
 
 
 def lengths(graph):
@@ -49,11 +47,23 @@ def test_kernel_equals_the_definition(node_labels, directed):
     graphs = rng.random((5, 6, 6)) < 0.35
     graphs[:, range(6), range(6)] = False
     graphs = graphs if directed else graphs | graphs.swapaxes(1, 2)
-    kernel = ShortestPathClassifier()._make_kernel()
+    model = ShortestPathClassifier(node_labels=node_labels)
     slow = slow_kernel(graphs, node_labels)
-    assert_allclose(kernel.fit_transform(label_nodes(graphs, node_labels)), slow)
-    kernel.fit_transform(label_nodes(graphs[:3], node_labels))
-    assert_allclose(kernel.transform(label_nodes(graphs[3:], node_labels)), slow[3:, :3])
+    assert_allclose(model._fit_kernel(graphs)[1], slow)
+    kernel, _ = model._fit_kernel(graphs[:3])
+    assert_allclose(model._compare(kernel, graphs[3:]), slow[3:, :3])
+
+
+@pytest.mark.parametrize("node_labels", ["region", "degree"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_kernel_equals_that_of_grakel(node_labels, directed):
+    kernels = pytest.importorskip("grakel.kernels")
+    rng = np.random.default_rng(2)
+    graphs = rng.random((8, 20, 20)) < 0.1
+    graphs[:, range(20), range(20)] = False
+    graphs = graphs if directed else graphs | graphs.swapaxes(1, 2)
+    theirs = kernels.ShortestPath(normalize=True).fit_transform(_labelled(graphs, node_labels))
+    assert_allclose(ShortestPathClassifier(node_labels=node_labels)._fit_kernel(graphs)[1], theirs)
 
 
 def test_a_path_and_a_triangle_share_the_two_edges_between_the_same_regions():
@@ -62,7 +72,7 @@ def test_a_path_and_a_triangle_share_the_two_edges_between_the_same_regions():
         path[i, j] = path[j, i] = triangle[i, j] = triangle[j, i] = True
     triangle[0, 2] = triangle[2, 0] = True
     # Each has six ordered pairs; the ends of the path are two edges apart, and one in the triangle.
-    kernel = ShortestPathClassifier()._make_kernel().fit_transform(label_nodes(np.array([path, triangle]), "region"))
+    _, kernel = ShortestPathClassifier()._fit_kernel(np.array([path, triangle]))
     assert_allclose(kernel, [[1, 4 / 6], [4 / 6, 1]])
 
 
@@ -79,10 +89,3 @@ def test_planted_effects(effect, sees):
     model = ShortestPathClassifier(density=0.08, random_state=0).fit(graphs[:160], labels[:160])
     area = roc_auc_score(labels[160:], model.predict_proba(graphs[160:])[:, 1])
     assert area > 0.85 if sees else area < 0.7
-
-
-def test_without_grakel_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "grakel", None)
-    monkeypatch.setitem(sys.modules, "grakel.kernels", None)
-    with pytest.raises(InputError, match=r"ShortestPathClassifier.*isocapsnet\[methods\]"):
-        ShortestPathClassifier().fit(np.random.default_rng(0).random((6, 4, 4)), [0, 1] * 3)

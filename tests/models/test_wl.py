@@ -14,8 +14,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from isocapsnet import InputError, make_planted_graphs
+from isocapsnet.models import wl
 from isocapsnet.models._binarise import binarise
-from isocapsnet.models._graph_kernel import label_nodes
 from isocapsnet.models.wl import DENSITIES, WLClassifier
 
 
@@ -27,8 +27,8 @@ def graph(n_nodes, *edges):
 
 
 def kernel_of(graphs, node_labels, n_iterations):
-    kernel = WLClassifier(n_iterations=n_iterations)._make_kernel()
-    return kernel.fit_transform(label_nodes(np.array(graphs), node_labels))
+    kernel = wl._subtree_kernel(n_iterations)
+    return kernel.fit_transform(wl._labelled(np.array(graphs), node_labels))
 
 
 def slow_kernel(first, second, node_labels, n_iterations):
@@ -80,9 +80,9 @@ def test_kernel_equals_the_definition_also_for_graphs_with_unseen_labels(graphs,
     graphs = graphs & ~np.eye(5, dtype=bool)
     slow = [[slow_kernel(a, b, node_labels, n_iterations) for b in graphs] for a in graphs]
     assert_allclose(kernel_of(graphs, node_labels, n_iterations), slow)
-    kernel = WLClassifier(n_iterations=n_iterations)._make_kernel()
-    kernel.fit_transform(label_nodes(graphs[:2], node_labels))
-    assert_allclose(kernel.transform(label_nodes(graphs[2:], node_labels)), np.array(slow)[2:, :2])
+    kernel = wl._subtree_kernel(n_iterations)
+    kernel.fit_transform(wl._labelled(graphs[:2], node_labels))
+    assert_allclose(kernel.transform(wl._labelled(graphs[2:], node_labels)), np.array(slow)[2:, :2])
 
 
 def test_transform_gives_the_kernel_with_each_training_graph():

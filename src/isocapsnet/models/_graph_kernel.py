@@ -1,6 +1,5 @@
-"""What the graph kernels share: unweighted graphs of a chosen density, GraKeL, and a support vector machine."""
+"""What the graph kernels share: unweighted graphs of a chosen density, and a support vector machine."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +14,11 @@ from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import in_range
 from isocapsnet.models._state import Expected
 
-#: A graph as GraKeL reads it: the neighbours of each node with their distance, and the label of each node.
-Labelled = tuple[dict[int, dict[int, float]], dict[int, int]]
-
 
 class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
-    """A support vector machine with one of GraKeL's kernels.
+    """A support vector machine with a kernel of unweighted graphs.
 
-    A method has ``_make_kernel()``, ``_DENSITIES`` and the parameters that are annotated here.
+    A method has ``_fit_kernel``, ``_compare``, ``_DENSITIES`` and the parameters that are annotated here.
     """
 
     _DENSITIES: ClassVar[tuple[float, ...]]
@@ -37,8 +33,12 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
     density_: float
     graphs_: NDArray[np.bool_]
 
-    def _make_kernel(self) -> Any:
-        """A new kernel of GraKeL, normalised."""
+    def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple[Any, NDArray[np.float64]]:
+        """What the kernel keeps of the training graphs, and its values between them ``(n_graphs, n_graphs)``."""
+        raise NotImplementedError
+
+    def _compare(self, kernel: Any, graphs: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """The kernel of each graph with each training graph ``(n_graphs, n_training_graphs)``."""
         raise NotImplementedError
 
     @one_thread()
@@ -56,8 +56,7 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
         least_loss = np.inf
         for density in self._DENSITIES if self.density is None else (self.density,):
             graphs = binarise(X, density, self.negative_edges)
-            kernel = self._make_kernel()
-            similarity = _computed(kernel.fit_transform, graphs, self.node_labels)
+            kernel, similarity = self._fit_kernel(graphs)
             slope, offset, loss = self._cross_validate(similarity, codes, weights, folds)
             if loss < least_loss:
                 least_loss, best_similarity = loss, similarity
@@ -66,8 +65,7 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
         self.coef_, self.intercept_ = self._fit_head(best_similarity, codes, weights)
 
     def _similarity(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        graphs = binarise(X, self.density_, self.negative_edges)
-        return _computed(self._kernel.transform, graphs, self.node_labels)
+        return self._compare(self._kernel, binarise(X, self.density_, self.negative_edges))
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._get_state()
@@ -87,32 +85,4 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
         if not len(arrays["graphs"]):
             raise InputError("it has no training graphs")
         self.graphs_ = np.unpackbits(arrays["graphs"], axis=-1, count=self.n_nodes_in_).astype(bool)
-        self._kernel = self._make_kernel()
-        _computed(self._kernel.fit_transform, self.graphs_, self.node_labels)
-
-
-def import_kernels(method: str) -> Any:
-    """The module of GraKeL's kernels."""
-    try:
-        import grakel.kernels
-    except ImportError as error:
-        raise InputError(f'{method} needs GraKeL; install it with pip install "isocapsnet[methods]".') from error
-    return grakel.kernels
-
-
-def _computed(
-    compute: Callable[[list[Labelled]], Any], graphs: NDArray[np.bool_], node_labels: str
-) -> NDArray[np.float64]:
-    """Kernel values of graphs; 0 for a graph that has nothing to compare, whose norm is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(compute(label_nodes(graphs, node_labels)), nan=0.0, posinf=0.0)
-
-
-def label_nodes(graphs: NDArray[np.bool_], node_labels: str) -> list[Labelled]:
-    """Graphs as GraKeL reads them; the label of a node is its index ("region") or its number of edges ("degree")."""
-    labelled = []
-    for graph in graphs:
-        labels = range(len(graph)) if node_labels == "region" else graph.sum(axis=1).tolist()
-        neighbours = [np.flatnonzero(row).tolist() for row in graph]
-        labelled.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
-    return labelled
+        self._kernel, _ = self._fit_kernel(self.graphs_)

@@ -1,6 +1,7 @@
 """The shortest-path kernel with a support vector machine.
 
-K. M. Borgwardt and H.-P. Kriegel, "Shortest-path kernels on graphs", ICDM 2005. The kernel is GraKeL's.
+K. M. Borgwardt and H.-P. Kriegel, "Shortest-path kernels on graphs", ICDM 2005. The values are those of GraKeL's
+kernel, whose search for paths in Python is many times slower than scipy's.
 """
 
 from dataclasses import field
@@ -8,12 +9,14 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges
-from isocapsnet.models._graph_kernel import GraphKernelClassifier, import_kernels
+from isocapsnet.models._graph_kernel import GraphKernelClassifier
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, one_of
 
-DENSITIES = (0.02, 0.04, 0.08)
+DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
 
 
 @estimator
@@ -72,5 +75,29 @@ class ShortestPathClassifier(GraphKernelClassifier):
     slope_: float = field(init=False)
     offset_: NDArray[np.float64] = field(init=False)
 
-    def _make_kernel(self) -> Any:
-        return import_kernels(type(self).__name__).ShortestPath(normalize=True, with_labels=True)
+    def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple[Any, NDArray[np.float64]]:
+        counts = path_counts(graphs, self.node_labels)
+        return counts, (counts @ counts.T).toarray()
+
+    def _compare(self, kernel: Any, graphs: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return np.asarray((path_counts(graphs, self.node_labels) @ kernel.T).toarray())
+
+
+def path_counts(graphs: NDArray[np.bool_], node_labels: str) -> csr_array:
+    """How often each graph has each kind of shortest path ``(n_graphs, n_kinds)``, as rows of norm 1.
+
+    The kind of a path is the labels of its ends and its number of edges. A graph without edges has a row of zeros.
+    """
+    n_nodes = graphs.shape[1]
+    rows = []
+    for graph in graphs:
+        length = shortest_path(csr_array(graph), unweighted=True)
+        start, end = np.nonzero(np.isfinite(length) & (length > 0))
+        label = np.arange(n_nodes) if node_labels == "region" else graph.sum(axis=1)
+        # Labels and lengths are below the number of nodes.
+        kinds = (label[start] * n_nodes + label[end]) * n_nodes + length[start, end].astype(np.int64)
+        kind, count = np.unique(kinds, return_counts=True)
+        rows.append((kind, count / max(np.linalg.norm(count), 1.0)))
+    columns, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    ends = np.cumsum([0, *(len(kind) for kind, _ in rows)])
+    return csr_array((values, columns, ends), shape=(len(graphs), n_nodes**3))

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._validation import InputError
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges
-from isocapsnet.models._graph_kernel import GraphKernelClassifier, import_kernels
+from isocapsnet.models._graph_kernel import GraphKernelClassifier
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
 
 DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
@@ -87,12 +88,12 @@ class WLClassifier(GraphKernelClassifier):
     slope_: float = field(init=False)
     offset_: NDArray[np.float64] = field(init=False)
 
-    def _make_kernel(self) -> Any:
-        kernels = import_kernels(type(self).__name__)
-        # The dot product of label counts over all iterations.
-        return kernels.WeisfeilerLehman(
-            n_iter=self.n_iterations, normalize=True, base_graph_kernel=kernels.VertexHistogram
-        )
+    def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple[Any, NDArray[np.float64]]:
+        kernel = _subtree_kernel(self.n_iterations)
+        return kernel, kernel.fit_transform(_labelled(graphs, self.node_labels))
+
+    def _compare(self, kernel: Any, graphs: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return np.asarray(kernel.transform(_labelled(graphs, self.node_labels)))
 
     @property
     def _calibrated(self) -> bool:  # type: ignore[override]
@@ -117,3 +118,22 @@ class WLClassifier(GraphKernelClassifier):
         if self.head == "svm":
             return super()._probabilities(scores, slope, offset)
         return scores / scores.sum(axis=1, keepdims=True)
+
+
+def _subtree_kernel(n_iterations: int) -> Any:
+    """GraKeL's kernel: the dot product of label counts over all iterations, normalised."""
+    try:
+        from grakel.kernels import VertexHistogram, WeisfeilerLehman
+    except ImportError as error:
+        raise InputError('WLClassifier needs GraKeL; install it with pip install "isocapsnet[methods]".') from error
+    return WeisfeilerLehman(n_iter=n_iterations, normalize=True, base_graph_kernel=VertexHistogram)
+
+
+def _labelled(graphs: NDArray[np.bool_], node_labels: str) -> list[tuple[dict[int, dict[int, float]], dict[int, int]]]:
+    """Graphs as GraKeL reads them: each node's neighbours, each node's label."""
+    labelled = []
+    for graph in graphs:
+        labels = range(len(graph)) if node_labels == "region" else graph.sum(axis=1).tolist()
+        neighbours = [np.flatnonzero(row).tolist() for row in graph]
+        labelled.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
+    return labelled
