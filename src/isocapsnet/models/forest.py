@@ -54,7 +54,7 @@ class ForestClassifier(GraphClassifier):
         Whether both triangles are used.
     """
 
-    _search_space: ClassVar = {"max_features": [None, 0.1], "min_leaf": [1, 3, 10]}
+    _search_space: ClassVar = {"min_leaf": [1, 3, 10]}
     _state_values: ClassVar = {"directed": check_truth}
 
     n_trees: Annotated[int, in_range(1, _MAX_TREES, integer=True)] = 500

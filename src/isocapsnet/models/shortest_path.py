@@ -97,7 +97,7 @@ def path_counts(graphs: NDArray[np.bool_], node_labels: str) -> csr_array:
         # Labels and lengths are below the number of nodes.
         kinds = (label[start] * n_nodes + label[end]) * n_nodes + length[start, end].astype(np.int64)
         kind, count = np.unique(kinds, return_counts=True)
-        rows.append((kind, count / max(np.linalg.norm(count), 1.0)))
+        rows.append((kind, count / (float(np.linalg.norm(count)) or 1.0)))
     columns, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     ends = np.cumsum([0, *(len(kind) for kind, _ in rows)])
     return csr_array((values, columns, ends), shape=(len(graphs), n_nodes**3))
