@@ -145,6 +145,25 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "negative edges as positive": {"negative_edges": "absolute"},
     },
     "linear": {"C=0.01": {"C": 0.01}, "C=1": {"C": 1.0}},
+    "cpm": {
+        "threshold=0.001": {"threshold": 0.001},
+        "threshold=0.05": {"threshold": 0.05},
+        "positive network": {"networks": "positive"},
+        "negative network": {"networks": "negative"},
+    },
+    "svm": {"C=0.1": {"C": 0.1}, "C=10": {"C": 10.0}, "rbf": {"kernel": "rbf"}},
+    "forest": {"min_leaf=3": {"min_leaf": 3}, "max_features=0.1": {"max_features": 0.1}},
+    "riemann": {
+        "shrinkage=0.05": {"shrinkage": 0.05},
+        "shrinkage=0.3": {"shrinkage": 0.3},
+        "log-Euclidean": {"metric": "logeuclid"},
+        "minimum distance to mean": {"approach": "mdm"},
+    },
+    "shortest-path": {
+        "C=0.1": {"C": 0.1},
+        "negative edges as positive": {"negative_edges": "absolute"},
+        "degree as label": {"node_labels": "degree"},
+    },
 }
 
 

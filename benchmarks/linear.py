@@ -1,16 +1,17 @@
 """Which linear model is the strongest: the candidates for `linear`, and `linear` before and after its last change.
 
-    python benchmarks/linear.py abide-nyu ages-3 ages-4 planted-2 planted-3 planted-4 planted-4-wide
+    python benchmarks/linear.py abide-nyu ages-3 ages-4 diagnosis-ages planted-2 planted-3 planted-4 planted-4-wide
     python benchmarks/linear.py --before-after abide-nyu ages-4 planted-3 planted-4 hiv-dti hiv-fmri-34 peking-1
 
 Without an option, all candidates are compared inside the three training sets of ABIDE-NYU of seed 0, so that nothing is
 chosen on test data, or on four planted datasets. With `--before-after`, test folds show what the change did: five
 stratified 3-fold splits, or ten planted datasets. Every candidate gets the same folds. `ages-3` and `ages-4` are
-the subjects of ABIDE-NYU in three and four unbalanced groups of age.
+the subjects of ABIDE-NYU in three and four unbalanced groups of age, `diagnosis-ages` in two groups of each diagnosis.
+A cell has the mean ROC AUC, in brackets its difference to the first line with the standard error over folds, and the
+Brier score.
 """
 
 import argparse
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ from isocapsnet.models._logistic import Logistic, fit_calibrated, fit_logistic, 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-AGES = {"ages-3": [9, 20], "ages-4": [9, 14, 20]}
+AGES = {"ages-3": [9, 20], "ages-4": [9, 14, 20], "diagnosis-ages": [18]}
 # Sizes of the classes, nodes whose connections differ, and how much.
 PLANTED = {
     "planted-2": ((90, 25), 6, 0.3),
@@ -73,7 +74,8 @@ def parts(name: str, inside: bool) -> Iterator[tuple[Array, Codes, Codes, Codes,
     edges = edge_vectors(data.X)
     codes = np.unique(data.labels, return_inverse=True)[1]
     if name in AGES:
-        codes = np.digitize(data.covariates["age"].to_numpy(), AGES[name])
+        ages = np.digitize(data.covariates["age"].to_numpy(), AGES[name])
+        codes = 2 * codes + ages if name == "diagnosis-ages" else ages
     if inside:
         for seed, (train, test) in enumerate(inner_folds(edges, codes)):
             yield edges, codes, train, test, seed
@@ -175,6 +177,28 @@ def before_and_after(features: Array, codes: Codes, seed: int) -> Iterator[tuple
     yield HEAVY, search(ridge, np.array([1e3]), features, codes, balanced=False, seed=seed)
 
 
+def compare(name: str, models: Callable[..., Iterator[tuple[str, Logistic]]], *, inside: bool) -> dict[str, Array]:
+    """ROC AUC and Brier score of each model, then the difference of its ROC AUC to the first, with standard error."""
+    scores: dict[str, list[list[float]]] = {}
+    for edges, codes, train, test, seed in parts(name, inside):
+        scaler = StandardScaler().fit(edges[train])
+        span = _logistic._Span.of(scaler.transform(edges[train]))
+        rotated = scaler.transform(edges[test]) / span.scale
+        rotated = rotated if span.rotation is None else rotated @ span.rotation.T
+        for model, fit in models(span.rotated, codes[train], seed):
+            class_scores = rotated @ fit.coef.T + fit.intercept
+            proba = softmax(class_scores, axis=1)
+            area = METRICS["roc_auc"].function(codes[test], class_scores if model == HEAVY else proba)
+            scores.setdefault(model, []).append([area, METRICS["brier"].function(codes[test], proba)])
+    first = np.array(next(iter(scores.values())))[:, 0]
+    rows = {}
+    for model, values in scores.items():
+        differences = np.array(values)[:, 0] - first
+        error = differences.std(ddof=1) / np.sqrt(len(differences))
+        rows[model] = np.array([*np.mean(values, axis=0), differences.mean(), error])
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+")
@@ -182,31 +206,18 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     compared = before_and_after if arguments.before_after else candidates
-    print("| data | model | ROC AUC | minus the first | Brier | log-loss |\n|---|---|---|---|---|---|")
+    table: dict[str, dict[str, str]] = {}
     for name in arguments.data:
-        scores: dict[str, list[list[float]]] = {}
         started = time.process_time()
-        for edges, codes, train, test, seed in parts(name, inside=not arguments.before_after):
-            scaler = StandardScaler().fit(edges[train])
-            span = _logistic._Span.of(scaler.transform(edges[train]))
-            rotated = scaler.transform(edges[test]) / span.scale
-            rotated = rotated if span.rotation is None else rotated @ span.rotation.T
-            for model, fit in compared(span.rotated, codes[train], seed):
-                class_scores = rotated @ fit.coef.T + fit.intercept
-                proba = softmax(class_scores, axis=1)
-                area = METRICS["roc_auc"].function(codes[test], class_scores if model == HEAVY else proba)
-                log_loss = -np.log(np.maximum(proba[np.arange(len(test)), codes[test]], 1e-12)).mean()
-                brier = METRICS["brier"].function(codes[test], proba)
-                scores.setdefault(model, []).append([area, brier, log_loss])
-        first = np.array(next(iter(scores.values())))[:, 0]
-        for model, values in scores.items():
-            area, brier, log_loss = np.mean(values, axis=0)
-            differences = np.array(values)[:, 0] - first
-            error = differences.std(ddof=1) / np.sqrt(len(differences))
-            difference = "" if area == first.mean() else f"{differences.mean():+.3f} ({error:.3f})"
-            figures = "– | –" if model == HEAVY else f"{brier:.3f} | {log_loss:.3f}"
-            print(f"| {name} | {model} | {area:.3f} | {difference} | {figures} |", flush=True)
-        print(f"{name}: {time.process_time() - started:.0f} CPU seconds", file=sys.stderr, flush=True)
+        for model, scores in compare(name, compared, inside=not arguments.before_after).items():
+            area, brier, difference, error = scores
+            cell = f"{area:.3f} ({difference:+.3f} ± {error:.3f})" + ("" if model == HEAVY else f", {brier:.3f}")
+            table.setdefault(model, {})[name] = cell
+            print(name, model, cell, flush=True)
+        print(f"{name}: {time.process_time() - started:.0f} CPU seconds", flush=True)
+    print(f"\n| model | {' | '.join(arguments.data)} |\n{'|---' * (len(arguments.data) + 1)}|")
+    for model, cells in table.items():
+        print(f"| {model} | {' | '.join(cells.get(name, '–') for name in arguments.data)} |")
 
 
 if __name__ == "__main__":

@@ -498,7 +498,7 @@ def _content(path: Path) -> bytes:
     [
         (SVC(), "predict_proba"),
         (object(), "scikit-learn"),
-        ("svm", "'svm'"),
+        ("lasso", "'lasso'"),
         ("linear[depth=3]", "depth"),
         (Demanding, "Demanding"),
         (MyClassifier(n_rows=(row for row in ())), "MyClassifier"),  # type: ignore[arg-type]

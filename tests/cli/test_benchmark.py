@@ -278,7 +278,7 @@ def test_unlabelled_graphs_are_for_the_methods_that_can_use_them_and_the_table_s
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--methods", "svm"), "'svm'; choose from isocapsnet"),
+        (("--methods", "lasso"), "'lasso'; choose from isocapsnet"),
         (("--methods", "linear[depth=3]"), "linear has no parameter 'depth'; it has C"),
         (("--methods", "linear,linear"), "linear is given twice"),
         (("--methods", "linear["), "cannot be read; write NAME"),

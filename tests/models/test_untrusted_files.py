@@ -187,6 +187,10 @@ def test_a_number_of_nodes_that_no_array_backs_is_refused(saved, method, n_nodes
         ("autoencoder", {"hidden_sizes": [10**9]}),
         ("wl", {"n_iterations": 10**9}),
         ("freq", {"max_edges": 10**9}),
+        ("forest", {"n_trees": 10**9}),
+        ("cpm", {"threshold": 2.0}),
+        ("svm", {"kernel": "cosine"}),
+        ("riemann", {"shrinkage": 0.0}),
         ("linear", {"C": -1}),
         ("linear", {"C": "long " * 10**6}),
         ("linear", {"name " * 10**6: 1}),
@@ -250,6 +254,22 @@ def test_what_other_methods_learned_is_checked(saved, tmp_path):
     content, arrays = saved["wl"]
     none = arrays | {"graphs": arrays["graphs"][:0], "coef": arrays["coef"][:, :0]}
     assert_refused(write(tmp_path / "model", content, none), "no training graphs")
+    content, arrays = saved["svm"]
+    none = arrays | {"vectors": arrays["vectors"][:0], "coef": arrays["coef"][:, :0]}
+    assert_refused(write(tmp_path / "model", content, none), "no support vectors")
+    content, arrays = saved["cpm"]
+    assert_refused(write(tmp_path / "model", content, arrays | {"selected": arrays["selected"] + 2}), "networks")
+    content, arrays = saved["riemann"]
+    assert_refused(write(tmp_path / "model", content, arrays | {"means": -arrays["means"]}), "positive definite")
+    content, arrays = saved["forest"]
+    for name, change, fact in (
+        ("features", arrays["features"] + 66, "66"),
+        ("children", arrays["children"] * 0, "nowhere"),  # a path without end
+        ("children", arrays["children"] + 10**9, "nowhere"),
+        ("roots", arrays["roots"] - 1, "first node"),
+        ("shares", arrays["shares"] * 2, "probabilities"),
+    ):
+        assert_refused(write(tmp_path / "model", content, arrays | {name: change}), fact)
 
 
 def test_two_classes_are_all_that_the_released_variant_loads(saved, tmp_path):

@@ -27,7 +27,8 @@ def graph(n_nodes, *edges):
 
 
 def kernel_of(graphs, node_labels, n_iterations):
-    return wl._subtree_kernel(n_iterations).fit_transform(wl._labelled(np.array(graphs), node_labels))
+    kernel = wl._subtree_kernel(n_iterations)
+    return kernel.fit_transform(wl._labelled(np.array(graphs), node_labels))
 
 
 def slow_kernel(first, second, node_labels, n_iterations):

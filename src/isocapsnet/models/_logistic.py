@@ -122,7 +122,7 @@ def _search(
     grid = C_GRID if C is None else (C,)
     losses, scores = _inner_losses(features, codes, weights, grid, folds)
     best = int(losses.argmin()) if losses.any() else len(grid) // 2
-    coef, intercept = _one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(features, codes))
+    coef, intercept = one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(features, codes))
     return Logistic(coef, intercept, grid[best], float(losses[best])), scores[best]
 
 
@@ -177,7 +177,7 @@ def _inner_losses(
     for train, held_out in folds:
         model = _regression(weights)
         for i, C in enumerate(grid):
-            coef, intercept = _one_row_per_class(model.set_params(C=C).fit(features[train], codes[train]))
+            coef, intercept = one_row_per_class(model.set_params(C=C).fit(features[train], codes[train]))
             scores[i, held_out] = features[held_out] @ coef.T
             log_proba = log_softmax(scores[i, held_out] + intercept, axis=1)
             truth = codes[held_out]
@@ -185,7 +185,7 @@ def _inner_losses(
     return losses, scores
 
 
-def _one_row_per_class(model: LogisticRegression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def one_row_per_class(model: LogisticRegression) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients ``(n_classes, n_features)`` and intercepts ``(n_classes,)``, also with two classes."""
     if len(model.classes_) > 2:
         return model.coef_, model.intercept_

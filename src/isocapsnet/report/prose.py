@@ -17,7 +17,13 @@ from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.report.content import Content, ReportedMethod
 
 #: Parameters that a method selects inside each fit if the user does not set them.
-SELECTED_IN_FIT = {"linear": ("C",), "confound-only": ("C",), "freq": ("density", "C"), "wl": ("density",)}
+SELECTED_IN_FIT = {
+    "linear": ("C",),
+    "confound-only": ("C",),
+    "freq": ("density", "C"),
+    "wl": ("density",),
+    "shortest-path": ("density",),
+}
 
 
 def listing(names: Sequence[str]) -> str:
