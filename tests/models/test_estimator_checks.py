@@ -25,6 +25,8 @@ FAST = {
     "gin": {"max_epochs": 2, "density": 0.2},
     "diffpool": {"max_epochs": 2, "density": 0.2},
     "freq": {"density": 0.4},
+    "brainnetcnn": {"max_epochs": 2},
+    "bnt": {"max_epochs": 2, "n_clusters": 4, "feedforward_size": 16, "learning_rate": 3e-3},
 }
 
 # Where a method is right to fail a check, the test insists that it does.
