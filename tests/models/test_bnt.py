@@ -271,5 +271,5 @@ def test_finds_a_planted_effect(effect):
     planted = make_planted_graphs(160, 16, effect=effect, signal_to_noise=5.0, random_state=0)
     model = BNTClassifier(max_epochs=20, calibrate=False, random_state=0)
     model.fit(planted.graphs[:110], planted.labels[:110])
-    assert roc_auc_score(planted.labels[110:], model.predict_proba(planted.graphs[110:])[:, 1]) > 0.9
+    assert roc_auc_score(planted.labels[110:], model.predict_proba(planted.graphs[110:])[:, 1]) > 0.85
     assert model.transform(planted.graphs[:3]).shape == (3, 32)
