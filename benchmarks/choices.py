@@ -144,6 +144,22 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "n_patterns=3000": {"n_patterns": 3000},
         "negative edges as positive": {"negative_edges": "absolute"},
     },
+    "brainnetcnn": {
+        "one edge-to-edge layer": {"channels": (32,)},
+        "learning_rate=1e-4": {"learning_rate": 1e-4},
+        "learning_rate=3e-4": {"learning_rate": 3e-4},
+        "no dropout": {"dropout": 0.0},
+        "max_epochs=60": {"max_epochs": 60},
+        "early stopping on 15 %": EARLY_STOPPING,
+    },
+    "bnt": {
+        "n_clusters=10": {"n_clusters": 10},
+        "one layer": {"n_layers": 1},
+        "learning_rate=3e-4": {"learning_rate": 3e-4},
+        "learning_rate=1e-3": {"learning_rate": 1e-3},
+        "max_epochs=200": {"max_epochs": 200},
+        "early stopping on 15 %": EARLY_STOPPING,
+    },
     "linear": {"C=0.01": {"C": 0.01}, "C=1": {"C": 1.0}},
     "cpm": {
         "threshold=0.001": {"threshold": 0.001},

@@ -25,4 +25,6 @@ def test_dropout_acts_in_training_alone(method):
 
 
 def test_these_methods_have_it():
-    assert set(WITH_DROPOUT) == {"isonn", "fastisonn", "cnn", "sdbn", "dgcnn", "gcn", "gin", "diffpool"}
+    assert set(WITH_DROPOUT) == {
+        "isonn", "fastisonn", "cnn", "sdbn", "dgcnn", "gcn", "gin", "diffpool", "brainnetcnn", "bnt",
+    }  # fmt: skip

@@ -27,6 +27,8 @@ FAST = {
     "freq": {"density": 0.4},
     "forest": {"n_trees": 20},
     "shortest-path": {"density": 0.2},
+    "brainnetcnn": {"max_epochs": 2},
+    "bnt": {"max_epochs": 2, "n_clusters": 4, "feedforward_size": 16, "learning_rate": 3e-3},
 }
 
 # Where a method is right to fail a check, the test insists that it does.

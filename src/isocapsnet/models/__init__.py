@@ -3,6 +3,8 @@
 from isocapsnet.models._base import GraphClassifier
 from isocapsnet.models.autoencoder import AutoencoderClassifier
 from isocapsnet.models.baselines import ConstantClassifier, LinearClassifier
+from isocapsnet.models.bnt import BNTClassifier
+from isocapsnet.models.brainnetcnn import BrainNetCNNClassifier
 from isocapsnet.models.capsnet import CapsNetClassifier
 from isocapsnet.models.cnn import CNNClassifier
 from isocapsnet.models.confounds import ConfoundClassifier
@@ -39,6 +41,8 @@ MODELS: dict[str, type[GraphClassifier]] = {
     "diffpool": DiffPoolClassifier,
     "wl": WLClassifier,
     "freq": FreqClassifier,
+    "brainnetcnn": BrainNetCNNClassifier,
+    "bnt": BNTClassifier,
     "constant": ConstantClassifier,
     "linear": LinearClassifier,
     "cpm": CPMClassifier,
