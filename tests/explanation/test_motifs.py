@@ -245,6 +245,16 @@ def test_fits_without_the_motif_form_count_against_it(explanation: Explanation, 
     assert (card.n_fits, card.n_without, card.n_left_out, card.verdict) == (4, 1, 0, "not stable")
 
 
+def test_templates_that_all_found_the_same_pattern_do_not_make_its_shape_less_sure(model: IsoCapsNetClassifier) -> None:
+    tests = [np.arange(120)[i::3] for i in range(3)]
+    fits = [explain_fit(model, X[some], Y[some]) for some in tests]
+    same = np.tile(PLANTED.truth[0].pattern, (12, 1, 1))
+    alike = [replace(fit, motifs=replace(fit.motifs, patterns=same)) for fit in fits]
+    [card] = combine_motifs(alike, tests)
+    assert card.shape is not None and card.shape.value == pytest.approx(1) and card.shape.null < 0.95
+    assert card.verdict == "stable" and card.n_members == 12
+
+
 def test_refits_weigh_the_forms_only_if_the_motif_form_has_weight(
     both_forms: IsoCapsNetClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

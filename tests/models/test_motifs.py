@@ -232,7 +232,7 @@ def test_what_a_form_does_not_have_is_refused():
         for windows in ("neighborhood", "contiguous")
     )
     for absent in (motifs.match, motifs.reconstruct):
-        with pytest.raises(InputError, match="neighborhood"):
+        with pytest.raises(InputError, match="match_motifs"):
             absent(graphs)
     with pytest.raises(AttributeError, match="windows="):
         paper.match_motifs(graphs)
@@ -248,7 +248,8 @@ def test_unlabelled_graphs_do_not_disturb_the_motif_form():
 
 
 @pytest.mark.parametrize(
-    ("windows", "name", "value"), [("neighborhood", "learning_rate", 0.1), ("contiguous", "motif_size", 3)]
+    ("windows", "name", "value"),
+    [("neighborhood", "learning_rate", 0.1), ("diagonal", "kernel_size", 3), ("contiguous", "motif_size", 3)],
 )
 def test_a_parameter_of_the_other_form_is_said_to_have_no_effect(windows, name, value):
     graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]

@@ -255,7 +255,11 @@ def describe_doubt(p_value: float, n_without: int) -> str:
 
 
 def _judge(
-    p_values: NDArray[np.float64], p_value: float, places: Agreement | None, shape: Agreement | None, n_without: int
+    p_values: NDArray[np.float64],
+    p_value: float,
+    places: Agreement | None,
+    shape: Agreement | None,
+    n_without: int = 0,
 ) -> tuple[str, str]:
     """The verdict, and the sentence that gives its reasons. In ``n_without`` fits the network has weight 0."""
     n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())

@@ -171,7 +171,8 @@ def _make_card(
         effects[index] = effect_size(evidence, codes, n_classes)[0]
     p_value = min(1.0, n_tests * float(combine_p_values(p_values)))
     motifs = [fit.explanation.motifs for fit in fits if fit.explanation.motifs is not None]
-    shape = agreement_of_motifs(pattern, [part.patterns for part in motifs], seed) if len(fits) >= MIN_FITS else None
+    different = [part.patterns[[members[0] for members in group_motifs(part)]] for part in motifs]
+    shape = agreement_of_motifs(pattern, different, seed) if len(fits) >= MIN_FITS else None
     carriers, n_graphs = _carriers(fits, names, n_classes)
     n_carriers = np.bincount([carrier.label for carrier in carriers], minlength=n_classes)
     nodes = np.array([carrier.nodes for carrier in carriers], dtype=np.int64)
@@ -235,8 +236,8 @@ def _carriers(fits: Sequence[_Fit], names: Sequence[str], n_classes: int) -> tup
 def agreement_of_motifs(pattern: NDArray[np.float32], stacks: Sequence[NDArray[np.float32]], seed: int) -> Agreement:
     """How similar the patterns of the fits that are nearest to ``pattern`` are: their mean cosine over pairs of fits.
 
-    Stacks are ``(n_motifs, k, k)``, one for each fit. In the null distribution the edges of all their patterns are
-    shuffled, and the nearest ones are taken again from as many.
+    Stacks are ``(n_motifs, k, k)``, one for each fit, and hold different motifs. In the null distribution the edges of
+    all their patterns are shuffled, and the nearest ones are taken again from as many.
     """
     rng = np.random.default_rng(seed)
     draws = ([shuffle_edges(stack, rng) for stack in stacks] for _ in range(_DRAWS))
@@ -246,8 +247,9 @@ def agreement_of_motifs(pattern: NDArray[np.float32], stacks: Sequence[NDArray[n
 
 def _nearest_to(pattern: NDArray[np.float32], stacks: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """From each stack ``(n_motifs, k, k)`` the pattern with the largest cosine."""
-    cosines = compare_shapes(pattern[None], np.concatenate(stacks))[1].reshape(len(stacks), -1)
-    return np.stack([stack[index] for stack, index in zip(stacks, cosines.argmax(axis=1), strict=True)])
+    [cosines] = compare_shapes(pattern[None], np.concatenate(stacks))[1]
+    parts = np.split(cosines, np.cumsum([len(stack) for stack in stacks[:-1]]))
+    return np.stack([stack[part.argmax()] for stack, part in zip(stacks, parts, strict=True)])
 
 
 def _agreement(patterns: NDArray[np.float32]) -> NDArray[np.float64]:

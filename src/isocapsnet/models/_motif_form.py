@@ -38,6 +38,8 @@ class MotifForm(NetworkClassifier):
     {training_and_fitted}
     """
 
+    _smaller_model_hint = "use fewer or smaller motifs"
+
     windows: Annotated[str, one_of(*MOTIF_WINDOWS)] = "neighborhood"
     n_templates: Count = 32
     kernel_size: Count = 4
