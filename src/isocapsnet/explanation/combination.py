@@ -247,11 +247,44 @@ def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values / total if total > 0 else values
 
 
-def describe_doubt(p_value: float, n_without: int) -> str:
-    """Why evidence is not enough. A fit in which a network has weight 0 counts as p = 1, which no chance explains."""
-    if n_without and p_value >= 1:
-        return ", which is too few"
-    return f", which chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
+def judge(
+    what: str,
+    network: str,
+    p_values: NDArray[np.float64],
+    p_value: float,
+    n_without: int,
+    agreement: Agreement | None,
+    *,
+    differs: str,
+    agrees: str,
+) -> tuple[str, str]:
+    """The verdict about a template or motif, and the sentence that gives its reasons.
+
+    ``agreement`` is that of the fits, None if they are too few, and ``differs`` and ``agrees`` say what it means. In
+    ``n_without`` fits the network has weight 0.
+    """
+    n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
+    count = f"in {n_separating} of {n_fits} fits"
+    if agreement is None:
+        return "not assessed", (
+            f"Not assessed: stability needs at least {MIN_FITS} fits in which {network} takes part (here: "
+            f"{n_fits - n_without}). The {what} separates the classes of the graphs it was explained on {count}."
+        )
+    separates = f"the {what} separates the classes of unseen graphs {count}"
+    separates += f" (in {n_without}, {network} has weight 0)" if n_without else ""
+    if p_value > STABLE_LEVEL:
+        # A fit in which the network has weight 0 counts as p = 1, which no chance explains.
+        chance = f"chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
+        return "not stable", f"Not stable: {separates}, which {'is too few' if n_without and p_value >= 1 else chance}."
+    if agreement.p_value > LEVEL:
+        return "not stable", f"Not stable: {separates}, but {differs}."
+    return "stable", f"Stable: {separates} (p = {p_value:.4f}), {agrees}."
+
+
+def describe_shape(shape: Agreement) -> str:
+    """``its shape is similar in all fits (similarity 0.93; up to 0.71 by chance)``, or that it differs."""
+    words = "differs between fits" if shape.p_value > LEVEL else "is similar in all fits"
+    return f"its shape {words} (similarity {shape.value:.2f}; up to {shape.null:.2f} by chance)"
 
 
 def _judge(
@@ -261,23 +294,15 @@ def _judge(
     shape: Agreement | None,
     n_without: int = 0,
 ) -> tuple[str, str]:
-    """The verdict, and the sentence that gives its reasons. In ``n_without`` fits the network has weight 0."""
-    n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
+    """The verdict about a template, which is one about its regions."""
     if places is None or shape is None:
-        return "not assessed", (
-            f"Not assessed: stability needs at least {MIN_FITS} fits (here: {n_fits}). The template separates the "
-            f"classes of the graphs it was explained on in {n_separating} of {n_fits} fits."
-        )
-    separates = f"the template separates the classes of unseen graphs in {n_separating} of {n_fits} fits"
-    if n_without:
-        separates += f" (in {n_without}, the network of the paper has weight 0)"
-    where = f"(correlation between fits {places.value:.2f}; up to {places.null:.2f} by chance)"
-    if p_value > STABLE_LEVEL:
-        return "not stable", f"Not stable: {separates}{describe_doubt(p_value, n_without)}."
-    if places.p_value > LEVEL:
-        return "not stable", f"Not stable: {separates}, but in different regions {where}."
-    similar = f"(similarity {shape.value:.2f}; up to {shape.null:.2f} by chance)"
-    form = f"Its shape is similar in all fits {similar}."
-    if shape.p_value > LEVEL:
-        form = f"Its shape differs between fits {similar}, so interpret the regions, not the drawing of the template."
-    return "stable", f"Stable: {separates} (p = {p_value:.4f}), in the same regions {where}. {form}"
+        differs = agrees = ""
+    else:
+        where = f"regions (correlation between fits {places.value:.2f}; up to {places.null:.2f} by chance)"
+        form = describe_shape(shape)
+        if shape.p_value > LEVEL:
+            form += ", so interpret the regions, not the drawing of the template"
+        differs, agrees = f"in different {where}", f"in the same {where}; {form}"
+    decisive = None if shape is None else places
+    network = "the network of the paper"
+    return judge("template", network, p_values, p_value, n_without, decisive, differs=differs, agrees=agrees)

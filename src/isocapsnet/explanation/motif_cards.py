@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.explanation.alignment import compare_shapes
 from isocapsnet.explanation.cards import Agreement, Carrier, MotifCard
-from isocapsnet.explanation.combination import MIN_FITS, describe_doubt, has_two_of_each, with_interval
+from isocapsnet.explanation.combination import MIN_FITS, describe_shape, has_two_of_each, judge, with_interval
 from isocapsnet.explanation.contrasts import effect_size
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.motifs import Motifs
 from isocapsnet.explanation.stability import (
-    STABLE_LEVEL,
     combine_p_values,
     judge_agreement,
     mean_over_pairs,
@@ -176,7 +175,10 @@ def _make_card(
     carriers, n_graphs = _carriers(fits, names, n_classes)
     n_carriers = np.bincount([carrier.label for carrier in carriers], minlength=n_classes)
     nodes = np.array([carrier.nodes for carrier in carriers], dtype=np.int64)
-    verdict, sentence = _judge(p_values, p_value, shape, n_without)
+    form = "" if shape is None else describe_shape(shape)
+    verdict, sentence = judge(
+        "motif", "the motif form", p_values, p_value, n_without, shape, differs=form, agrees=f"and {form}"
+    )
     class_of = {
         s: c for fit in fits for s, c in zip(fit.subjects.tolist(), fit.explanation.codes.tolist(), strict=True)
     }
@@ -265,22 +267,3 @@ def shuffle_edges(patterns: NDArray[np.float32], rng: np.random.Generator) -> ND
     shuffled[each, rows, columns] = patterns[each, rows[order], columns[order]]
     shuffled[each, columns, rows] = patterns[each, columns[order], rows[order]]
     return shuffled
-
-
-def _judge(p_values: NDArray[np.float64], p_value: float, shape: Agreement | None, n_without: int) -> tuple[str, str]:
-    """The verdict, and the sentence that gives its reasons."""
-    n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
-    if shape is None:
-        return "not assessed", (
-            f"Not assessed: stability needs at least {MIN_FITS} fits with motifs (here: {n_fits - n_without}). The "
-            f"motif separates the classes of the graphs it was explained on in {n_separating} of {n_fits} fits."
-        )
-    separates = f"the motif separates the classes of unseen graphs in {n_separating} of {n_fits} fits"
-    if n_without:
-        separates += f" (in {n_without}, the motif form has weight 0)"
-    similar = f"(similarity {shape.value:.2f}; up to {shape.null:.2f} by chance)"
-    if p_value > STABLE_LEVEL:
-        return "not stable", f"Not stable: {separates}{describe_doubt(p_value, n_without)}."
-    if shape.p_value > LEVEL:
-        return "not stable", f"Not stable: {separates}, but its shape differs between fits {similar}."
-    return "stable", f"Stable: {separates} (p = {p_value:.4f}), and its shape comes back {similar}."
