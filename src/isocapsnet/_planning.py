@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from isocapsnet._controls import add_control, covariates_step
 from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps, list_transforms
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError, check_number, check_option, iter_chunks
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.reading import ReadOptions, as_names
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan
-from isocapsnet.evaluation.preparation import Step
+from isocapsnet.evaluation.preparation import Step, make_transformer
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import DataSource, Samples
@@ -187,7 +187,7 @@ def make_plan(
         protocol=protocol,
         repeats=default_repeats if options.repeats is None else options.repeats,
         preparation=steps,
-        transforms=list_transforms(options.choose_transform),
+        transforms=_list_choices(samples, steps, options),
         covariates=control,
         permutations=options.permutations,
         test=options.test,
@@ -196,6 +196,22 @@ def make_plan(
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )
     return plan if options.dry_run else replace(plan, source=publish(samples, Path(options.out)))
+
+
+def _list_choices(samples: Samples, steps: Sequence[Step], options: Options) -> dict[str, Step]:
+    """The transforms among which searches choose. Those that cannot be applied to the data are refused."""
+    choices = list_transforms(options.choose_transform)
+    for name, step in choices.items():
+        transformer = make_transformer(step)
+        if step.name == "tangent" and samples.is_time_series:
+            raise InputError('choose_transform=tangent takes matrices; for time series use connectivity="tangent".')
+        try:
+            transformer._check_parameters()
+            for _, some in iter_chunks(samples.X) if not steps else ():  # earlier steps change the graphs in each fold
+                transformer._check_graphs(some)
+        except InputError as reason:
+            raise InputError(f"choose_transform={name} does not apply to these data. {reason}") from reason
+    return choices
 
 
 def publish(samples: Samples, folder: Path) -> DataSource:

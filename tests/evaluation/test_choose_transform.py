@@ -1,5 +1,6 @@
 """A search that chooses among transforms: what it chooses, where it fits them, and what it refuses."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from isocapsnet.evaluation.samples import DataSource, Samples
 from isocapsnet.models import MODELS
 
 LINEAR = MethodSpec("linear", "isocapsnet.models.baselines:LinearClassifier")
-NAMES = ["log", "tangent", "threshold"]
+NAMES = ["log", "tangent", "threshold"]  # the second cannot be applied to counts
 
 
 def make_counts(seed=0, n_graphs=60, n_nodes=8, effect=6):
@@ -84,7 +85,8 @@ def test_what_is_chosen_is_what_predicts(tmp_path):
 
 def test_a_transform_that_the_graphs_do_not_allow_is_left_out(tmp_path):
     assert not (make_counts().adjacency[:, range(8), range(8)] > 0).any()
-    settings = [record["settings"].get("transform", "none") for record in run_plan(make_counts(), tmp_path)]
+    with warnings.catch_warnings(record=True):
+        settings = [record["settings"].get("transform", "none") for record in run_plan(make_counts(), tmp_path)]
     assert len(settings) == 3 and "tangent" not in settings
 
 
@@ -121,6 +123,10 @@ def test_every_transform_is_tried_before_the_rest_of_a_capped_grid():
         ({"choose_transform": "harmonize"}, "harmonize"),
         ({"choose_transform": "sqrt"}, "sqrt"),
         ({"choose_transform": "tangent[width=3]"}, "width"),
+        ({"choose_transform": "tangent[shrinkage=5]"}, "shrinkage"),
+        ({"choose_transform": "tangent"}, "diagonal"),
+        ({"choose_transform": "fisher-z"}, "correlations"),
+        ({"choose_transform": "log,threshold,density", "candidates": 3}, "candidates=4"),
     ],
 )
 def test_choices_that_cannot_be_made_are_refused(options, word, tmp_path):
@@ -135,7 +141,7 @@ def test_the_command_line_chooses_as_python_does(tmp_path):
         "--methods",
         "linear",
         "--choose-transform",
-        "log,tangent[shrinkage=0.5]",
+        "log,density[density=0.5]",
         "--repeats",
         "1",
         "--jobs",
@@ -145,7 +151,7 @@ def test_the_command_line_chooses_as_python_does(tmp_path):
     assert outcome.exit_code == 0, outcome.output
     assert "log 3" in outcome.output
     results = ic.benchmark(
-        path, "linear", choose_transform=["log", "tangent[shrinkage=0.5]"], repeats=1, jobs=0, out=tmp_path / "python",
+        path, "linear", choose_transform=["log", "density[density=0.5]"], repeats=1, jobs=0, out=tmp_path / "python",
         progress=False,
     )  # fmt: skip
     assert ic.open_results(tmp_path / "cli").transforms == results.transforms == {"linear": {"log": 3}}
@@ -174,3 +180,18 @@ def test_a_fit_like_a_benchmark_makes_the_same_choice_and_saves_it(tmp_path):
     loaded = ic.load_model(tmp_path / "model.safetensors")
     for one in (model, loaded):
         assert np.array_equal(ic.predict(one, data).filter(like="p_"), ic.predict(by_hand, data).filter(like="p_"))
+
+
+def test_time_series_have_a_tangent_space_of_their_own(tmp_path):
+    rng = np.random.default_rng(0)
+    data = BrainGraphs(time_series=[rng.normal(size=(30, 5)) for _ in range(24)], labels=np.arange(24) % 2)
+    with pytest.raises(ic.InputError, match="connectivity"):
+        ic.benchmark(data, "linear", choose_transform="tangent", out=tmp_path, jobs=0, progress=False)
+
+
+def test_runs_with_other_choices_can_be_told_apart(tmp_path):
+    for choice in ("", "log", "threshold"):
+        ic.benchmark(make_counts(), "linear", choose_transform=choice, repeats=1, jobs=0, out=tmp_path, progress=False)
+    names = [row.method for row in ic.open_results(tmp_path).summary.rows]
+    assert len({*names}) == 3
+    assert any("none, log" in name for name in names) and any("none, threshold" in name for name in names)

@@ -1,13 +1,8 @@
 """From time series to graphs, and from graphs to better graphs, inside a fold.
 
 Everything here is a scikit-learn transformer that learns from the training subjects only. Input and output are graphs
-``(n_graphs, n_nodes, n_nodes)``; :class:`TimeSeriesConnectivity` takes time series. Two of them need to know more
-about the subjects than their graphs: pass ``sites`` and ``covariates`` through scikit-learn's metadata routing,
-
-    with sklearn.config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(ConfoundRegressor(), LinearClassifier())
-        pipeline.fit(graphs, labels, covariates=covariates)
-        pipeline.predict(test_graphs, covariates=test_covariates)
+``(n_graphs, n_nodes, n_nodes)``; :class:`TimeSeriesConnectivity` takes time series. ``sites`` and ``covariates`` are
+passed through scikit-learn's metadata routing (docs/datasets.md has an example).
 """
 
 from collections.abc import Sequence
@@ -104,6 +99,9 @@ class TangentSpace(GraphTransformer):
         values, vectors = np.linalg.eigh(self.whitening_ @ self._shrink(X) @ self.whitening_)
         return _without_diagonal((vectors * np.log(values)[:, None, :]) @ vectors.swapaxes(1, 2))
 
+    def _check_graphs(self, X: NDArray[Any]) -> None:
+        self._shrink(X)
+
     def _shrink(self, X: NDArray[Any]) -> NDArray[np.float64]:
         matrices = (X + X.swapaxes(1, 2)).astype(np.float64) / 2
         variance = np.diagonal(matrices, axis1=1, axis2=2)
@@ -131,9 +129,12 @@ class FisherZ(GraphTransformer):
     def _check_parameters(self) -> None:
         check_number("limit", self.limit, low=0, high=np.nextafter(1, 0), open_low=True)
 
-    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+    def _check_graphs(self, X: NDArray[Any]) -> None:
         if np.abs(X).max() > 1 + 1e-6:
             raise InputError(f"FisherZ needs correlations, but a value of {np.abs(X).max():.6g} was found.")
+
+    def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
+        self._check_graphs(X)
         return _without_diagonal(np.arctanh(np.clip(X, -self.limit, self.limit)))
 
 

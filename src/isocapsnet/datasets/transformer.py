@@ -64,6 +64,9 @@ class GraphTransformer(Stateful, GraphOutputMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         """Raise InputError for parameters that are not valid."""
 
+    def _check_graphs(self, X: NDArray[Any]) -> None:
+        """Raise InputError for graphs of another kind than the transform is for."""
+
     def _state_arrays(self) -> dict[str, Expected]:
         return {}
 

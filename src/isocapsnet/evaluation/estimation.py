@@ -1,6 +1,7 @@
 """Build an estimator, tune it inside a training fold and check its probabilities."""
 
 import pkgutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -121,6 +122,7 @@ def tune(
                 graphs = preparation.choose(name, prepared[0], labels[inside])
                 held_out = preparation.apply_choice(prepared[1])
             except ValueError as reason:
+                warnings.warn(f"The search did not try the transform {name} in an inner fold: {reason}", stacklevel=2)
                 reasons.append(reason)
                 continue
             for row in (row for row, transform in enumerate(chosen) if transform == name):

@@ -13,7 +13,7 @@ from isocapsnet.evaluation.areas import FoldArea, design_effect
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.metrics import roc_auc, score, score_variances
 from isocapsnet.evaluation.naming import canonical_json
-from isocapsnet.evaluation.preparation import COVARIATES, name_covariates
+from isocapsnet.evaluation.preparation import COVARIATES, NO_TRANSFORM, TRANSFORM, name_covariates
 
 #: (repeat, fold)
 FoldIndex = tuple[int, int]
@@ -89,6 +89,8 @@ def identify(job: Mapping[str, Any]) -> Identity:
     tuning = {name: value for name, value in job["protocol"].items() if name in ("inner_folds", "n_candidates")}
     settings = [job["method"], job["parameters"], job["version"], job["space"], tuning, job["use_unlabeled"]]
     details = [f"version {job['version']}", f"{tuning['n_candidates']} settings tried" if job["space"] else "not tuned"]
+    chosen = job["space"].get(TRANSFORM, [])
+    details += [f"transform chosen from {', '.join(chosen)}"] if NO_TRANSFORM in chosen else []
     details += ["with unlabelled graphs"] if job["use_unlabeled"] else []
     covariates = [n for step in job["preparation"] if step["name"] == COVARIATES for n in name_covariates(step)]
     settings += [covariates] if covariates else []

@@ -92,6 +92,11 @@ class Plan:
                 f"choose_transform= needs a search, and protocol={self.protocol.name!r} has none as it is given; use "
                 'protocol="nested" with two or more candidates, or transform= for a fixed one.'
             )
+        if len(self.transforms) >= self.protocol.n_candidates:
+            raise InputError(
+                f"choose_transform= names {len(self.transforms)} transforms; to try each of them and none, use "
+                f"candidates={len(self.transforms) + 1} or more."
+            )
         taken = [method.label for method in self.methods if self.transforms and TRANSFORM in method.space]
         if taken:
             raise InputError(f"choose_transform= does not apply: {taken[0]} has a parameter {TRANSFORM!r} of its own.")

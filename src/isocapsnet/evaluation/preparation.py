@@ -68,7 +68,7 @@ class Preparation:
         self.fitted = []
         graphs = self._data(samples, train)
         for step in self.steps:
-            transformer = _make(step)
+            transformer = make_transformer(step)
             transformer.fit(graphs, labels, **metadata_for(transformer.fit, step, samples, train))
             graphs = transformer.transform(graphs, **metadata_for(transformer.transform, step, samples, train))
             self.fitted.append((step, transformer))
@@ -78,7 +78,7 @@ class Preparation:
         """Try one of the choices, or none: fit it to what :meth:`fit` returned, in place of one tried before."""
         del self.fitted[len(self.steps) :]
         if name in self.choices:
-            self.fitted.append((self.choices[name], _make(self.choices[name]).fit(graphs, labels)))
+            self.fitted.append((self.choices[name], make_transformer(self.choices[name]).fit(graphs, labels)))
         return self.apply_choice(graphs)
 
     def apply_choice(self, graphs: NDArray[Any]) -> NDArray[Any]:
@@ -114,7 +114,7 @@ class Preparation:
         """The inverse of ``get_state``, for graphs of ``n_nodes``. Parameters, values and arrays are checked."""
         fitted, used = [], set()
         for number, (step, own) in enumerate(zip(self.steps, values, strict=True)):
-            transformer = _make(step)
+            transformer = make_transformer(step)
             transformer._check_parameters()
             transformer.n_nodes_in_ = n_nodes
             prefix = f"{number}/"
@@ -156,7 +156,8 @@ def metadata_for(
     return metadata
 
 
-def _make(step: Step) -> Any:
+def make_transformer(step: Step) -> Any:
+    """The transformer of a step, not fitted."""
     return pkgutil.resolve_name(step.factory)(**step.parameters)
 
 
