@@ -30,7 +30,7 @@ NAMED = {
 #: Without tuning; as good as any method if there is nothing to find, so it is what the others are compared with.
 FIXED = "linear-fixed"
 #: A name to the method and its parameters. Networks train for few epochs, and without calibration, which does not
-#: change ranks.
+#: change ranks. Without it Iso-CapsNet is the network of the paper, so this row says nothing about the motif form.
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     FIXED: ("linear", {"C": 0.01}),
     "linear": ("linear", {}),

@@ -28,6 +28,7 @@ import numpy as np
 import isocapsnet
 import paper_tables
 import published
+from calibration_ridge import tests_digest
 from isocapsnet import InputError
 from isocapsnet._files import write_whole
 from isocapsnet._methods import list_methods
@@ -118,10 +119,10 @@ def open_data(name: str) -> Any:
 
 
 def version_of(run: Run, data: Any) -> str:
-    """Changes with the command, the data, and the code of the methods."""
+    """Changes with the command, the data, the code of the methods and that of the tests."""
     methods = [(method.label, method.version) for method in list_methods(list(run.methods))]
     script = (_HERE.parent / run.script).read_text() if run.script else ""
-    return digest_of([run.command(), data.digest(), methods, script])[:16]
+    return digest_of([run.command(), data.digest(), methods, script, tests_digest()])[:16]
 
 
 def written_version(text: str, name: str) -> str | None:
@@ -228,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.run_only or not is_finished(run, folder, version):
             continue
         options.pages.mkdir(parents=True, exist_ok=True)
+        text = page.read_text() if page.exists() else text  # a run takes long, and the page may have changed
         page.write_text(write_section(run, folder, text, version))
         if run.param:
             draw(run, folder, options.pages / "images")

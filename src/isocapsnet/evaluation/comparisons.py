@@ -15,7 +15,7 @@ from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 
 #: The method that verdicts compare with.
 REFERENCE = "linear"
-#: The method that always gives the same answer. The tests that verdicts are about do not count it.
+#: The method that always gives the same answer. Comparisons with the reference do not count it.
 CONSTANT = "constant"
 
 

@@ -213,7 +213,7 @@ def _site_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
     tested = [site for site in names if _can_be_scored(samples, graphs_of[site])]
     if not tested:
         raise InputError(
-            f"None of the {len(names)} sites has {MIN_PER_CLASS} subjects of two classes, so none can be scored; use "
+            f"None of the {len(names)} sites has {MIN_PER_CLASS} subjects in each of two classes; use "
             'protocol="nested" with the column of sites as group, which keeps sites whole.'
         )
     too_small = tuple(str(site) for site in names if site not in tested)

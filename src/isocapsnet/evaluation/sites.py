@@ -38,7 +38,7 @@ class Sites:
         words = f"Scores are {self.share}"
         if self.too_small:
             words += f"; {len(self.too_small)} ({list_some(self.too_small, _LISTED)})"
-            words += f" have fewer than {MIN_PER_CLASS} subjects of two classes and only train"
+            words += f" do not have {MIN_PER_CLASS} subjects in each of two classes and are used for training only"
         return f"{words}. Each fold is weighted by its number of subjects."
 
     def to_json(self) -> dict[str, Any]:

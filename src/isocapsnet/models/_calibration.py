@@ -106,14 +106,16 @@ def choose_second(
         As in the training loss.
     """
     targets = _targets(codes, class_weight)
-    targets *= len(codes) / targets.sum()  # class weights have no scale, but the test has
+    # The test counts graphs. With class weights they are worth Kish's effective number, (Σw)² / Σw².
+    weights = class_weight[codes]
+    targets *= weights.sum() / np.square(weights).sum()
     alone, *_ = _fit_sum([scores], targets)
     fits = {name: _fit_sum([scores, others], targets) for name, others in candidates.items()}
     chosen = min(fits, key=lambda name: fits[name][0], default=None)
     if chosen is None or 2 * (alone - fits[chosen][0]) <= _EARNED:
         return None
-    _, weights, intercepts = fits[chosen]
-    return Combination(chosen, (float(weights[0]), float(weights[1])), intercepts)
+    _, (first, second), intercepts = fits[chosen]
+    return Combination(chosen, (float(first), float(second)), intercepts)
 
 
 def _fit_sum(

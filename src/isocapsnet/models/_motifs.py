@@ -198,13 +198,13 @@ class TwoForms(TemplateClassifier):
         held_out: HeldOut | None,
     ) -> None:
         """Add the motif form that improves the scores of held-out graphs most, if one does."""
-        if self.windows != "auto" or not self.calibrate or self.n_nodes_in_ <= self.motif_size:
+        if self.windows != "auto" or not self.calibrate:
             return
-        if held_out is None:
-            warn_user(
-                'windows="auto" is windows="contiguous" here: without scores of held-out graphs, which need '
-                f"{LEAST_PER_CLASS} graphs of each class, the motif form is left out."
-            )
+        if held_out is None or self.n_nodes_in_ < self.motif_size:
+            reason = f"motif_size={self.motif_size} is larger than the graphs"
+            if held_out is None:
+                reason = f"there are no scores of held-out graphs, which need {LEAST_PER_CLASS} graphs of each class"
+            warn_user(f'windows="auto" is windows="contiguous" here: {reason}, so the motif form is left out.')
             return
         labelled = graphs.plain().subset(np.arange(len(codes)))
         forms = {windows: self._motif_form(windows) for windows in MOTIF_WINDOWS}

@@ -28,8 +28,8 @@ class SemiSupervisedNetwork(NetworkClassifier):
             unlabeled = check_graphs(X_unlabeled, n_nodes=graphs.shape[1], name="X_unlabeled")
             if not self._learns_unlabeled():
                 warn_user(
-                    f"The {len(unlabeled)} unlabelled graphs are ignored: reconstruction_weight=0 leaves nothing to "
-                    "learn from them.",
+                    f"The {len(unlabeled)} unlabelled graphs are ignored: without a decoder there is nothing to learn "
+                    "from them.",
                 )
                 unlabeled = None
         return self._fit_checked(graphs, classes, codes, unlabeled)

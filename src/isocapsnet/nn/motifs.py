@@ -70,8 +70,8 @@ class MotifNetwork(nn.Module):
 
     A template contributes one number per graph, the soft minimum of its distance to all windows: how well it occurs
     anywhere. The network has no parameter for a node. With ``windows="neighborhood"`` it makes no difference if the
-    nodes of all graphs are shuffled, unless edges are equally strong (binary graphs), where the order of the nodes
-    decides which window grows.
+    nodes of all graphs are shuffled, unless edges are equally strong (binary graphs, counts, many absent edges), where
+    the order of the nodes decides which window grows.
 
     Parameters
     ----------
