@@ -90,7 +90,7 @@ def benchmark(
     candidates : int, optional
         Settings that the inner search tries (8); 1 for no search.
     permutations : int
-        Draws of the permutation test.
+        Number of label permutations.
     test : {"corrected-z", "resampled-t"}
         How intervals and p-values are computed. "corrected-z" takes the variance of each fold's score from its test
         subjects; "resampled-t" estimates it from the folds, as many papers do, and needs more of them.
@@ -111,7 +111,7 @@ def benchmark(
     use_unlabeled : bool
         Give unlabelled graphs to the methods that can use them.
     save_models : bool
-        Keep the models of the first repeat, each with the preparation of its fold.
+        Save the models of the first repeat, each with the preparation of its fold.
     explain : bool
         Explain networks on their test graphs.
     device : str, optional
@@ -278,7 +278,7 @@ def _describe_jobs(execution: Execution, options: Options) -> str:
     slots = options.count_slots()
     estimate = f", about {seconds(left / min(slots or 1, n_waiting))}"
     estimate += " left" if slots else " of computing, shared by the workers"
-    return counts + estimate + (f", and {n_unknown} jobs of unknown length" if n_unknown else "")
+    return counts + estimate + (f", and {n_unknown} jobs of unknown duration" if n_unknown else "")
 
 
 def _read_param(param: str | Mapping[str, Iterable[Any]]) -> tuple[str, list[Any]]:

@@ -215,7 +215,7 @@ def _list_choices(samples: Samples, steps: Sequence[Step], options: Options) -> 
 
 
 def publish(samples: Samples, folder: Path) -> DataSource:
-    """Save the data under ``folder``, where workers map them into memory; this process goes on with what it has.
+    """Save the data under ``folder``, where workers map them into memory; this process keeps using the data in memory.
 
     A copy that exists is read and compared with the data; if it differs, it is written again.
     """

@@ -30,8 +30,13 @@ def _out(description: str) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("data", required=False)
-@click.option("--method", default="isocapsnet", show_default=True, help="NAME or NAME[parameter=value,...].")
-@_out("The model's file.")
+@click.option(
+    "--method",
+    default="isocapsnet",
+    show_default=True,
+    help="The method, with optional parameters: NAME[parameter=value,...].",
+)
+@_out("File of the model.")
 @click.option(
     "--like",
     type=click.Path(path_type=Path, file_okay=False),
@@ -47,9 +52,9 @@ def _out(description: str) -> Callable[..., Any]:
     show_default=True,
     help="Half precision is refused if it changes probabilities in three digits.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
-@click.option("--device", help="cpu, cuda, ... for a method that has a device.")
-@click.option("--use-unlabeled", is_flag=True, help="Let unlabelled graphs take part in training.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed.")
+@click.option("--device", help="Device of a network: cpu, cuda or cuda:1.")
+@click.option("--use-unlabeled", is_flag=True, help="Train on unlabelled graphs too.")
 @reading_options
 def fit(data: str | None, method: str, out: Path, **options: Any) -> None:
     """Fit a preparation and one method to all labelled graphs of DATA, and save both in one file.
@@ -115,7 +120,7 @@ def _model_command(out: str) -> Callable[[Callable[..., None]], click.Command]:
     return make
 
 
-@_model_command(out="Table of subject, prediction, probability of each class.")
+@_model_command(out="CSV file with the predictions and probabilities.")
 def predict(out: Path, **arguments: Any) -> None:
     """Predict the class of every graph of DATA with a saved MODEL.
 
@@ -134,7 +139,7 @@ def predict(out: Path, **arguments: Any) -> None:
     _write(table, out, f"{len(table)} predictions")
 
 
-@_model_command(out="Table of subject and features.")
+@_model_command(out="CSV file with the features.")
 def transform(out: Path, **arguments: Any) -> None:
     """Write the representation that a saved MODEL has of every graph of DATA.
 

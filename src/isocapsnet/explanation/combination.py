@@ -261,7 +261,7 @@ def judge(
     """The verdict about a template or motif, and the sentence that gives its reasons.
 
     ``agreement`` is that of the fits, None if they are too few, and ``differs`` and ``agrees`` say what it means. In
-    ``n_without`` fits the network has weight 0.
+    ``n_without`` fits the network has weight 0 or is not there.
     """
     n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
     count = f"in {n_separating} of {n_fits} fits"
@@ -271,7 +271,7 @@ def judge(
             f"{n_fits - n_without}). The {what} separates the classes of the graphs it was explained on {count}."
         )
     separates = f"the {what} separates the classes of unseen graphs {count}"
-    separates += f" (in {n_without}, {network} has weight 0)" if n_without else ""
+    separates += f" (in {n_without}, {network} does not take part)" if n_without else ""
     if p_value > STABLE_LEVEL:
         # A fit in which the network has weight 0 counts as p = 1, which no chance explains.
         chance = f"chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
