@@ -259,6 +259,12 @@ def test_what_other_methods_learned_is_checked(saved, tmp_path):
     content, arrays = saved["wl"]
     none = arrays | {"graphs": arrays["graphs"][:0], "coef": arrays["coef"][:, :0]}
     assert_refused(write(tmp_path / "model", content, none), "no training graphs")
+    for method in ("wl", "shortest-path"):
+        content, arrays = saved[method]
+        loops = np.unpackbits(arrays["graphs"], axis=-1)
+        loops[0, 3, 3] = 1
+        path = write(tmp_path / "model", content, arrays | {"graphs": np.packbits(loops, axis=-1)})
+        assert_refused(path, "from a node to itself")
     content, arrays = saved["svm"]
     none = arrays | {"vectors": arrays["vectors"][:0], "coef": arrays["coef"][:, :0]}
     assert_refused(write(tmp_path / "model", content, none), "no support vectors")
