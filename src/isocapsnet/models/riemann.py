@@ -91,7 +91,9 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
         features = self._features(matrices, self.means_)
         if self.approach == "tangent":
             self.centre_ = features.mean(axis=0)
-            head = fit_calibrated(features - self.centre_, codes, weights, seed=seed)
+            head = fit_calibrated(
+                features - self.centre_, codes, weights, seed=seed, choose_weights=self.class_weight is None
+            )
             self.coef_, self.intercept_ = head.coef, head.intercept
             return
         self.centre_ = np.zeros(len(weights))
