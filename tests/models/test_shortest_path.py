@@ -69,7 +69,7 @@ def test_kernel_equals_that_of_grakel(node_labels, directed):
 
 
 def test_memory_does_not_grow_with_the_cube_of_the_nodes():
-    graphs = np.zeros((3, 800, 800), dtype=bool)
+    graphs = np.zeros((3, 300, 300), dtype=bool)
     graphs[[0, 1, 2, 2], [0, 0, 5, 0], [1, 1, 6, 1]] = True
     model = ShortestPathClassifier()
     tracemalloc.start()
@@ -79,7 +79,7 @@ def test_memory_does_not_grow_with_the_cube_of_the_nodes():
     tracemalloc.stop()
     assert_allclose(similarity, [[1, 1, 0.5**0.5], [1, 1, 0.5**0.5], [0.5**0.5, 0.5**0.5, 1]])
     assert_allclose(compared, similarity)
-    assert peak < 8 * 800**2 * 20  # a few matrices of lengths
+    assert peak < 8 * 300**2 * 20  # a few matrices of lengths
 
 
 def test_kinds_of_paths_that_training_graphs_lack_count_in_the_norm_alone():
