@@ -34,13 +34,15 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
     ----------
     approach : "tangent" or "mdm"
         Logistic regression on tangent vectors at the mean of the training graphs; or the distance to the mean of each
-        class (minimum distance to mean).
+        class (minimum distance to mean). Probabilities are calibrated, so with unbalanced classes the most probable
+        class need not be the one whose mean is nearest.
     metric : "riemann" or "logeuclid"
         The affine-invariant or the log-Euclidean metric, for means, distances and tangent vectors.
     shrinkage : float
         Weight of the identity matrix, above 0 and at most 1.
     class_weight : None, "balanced" or dict
-        Weight of each class in the regression and in the calibration.
+        Weight of each class in the regression and in the calibration. With ``None`` and more than two classes, those in
+        the regression are equal or balanced, whichever predicts better in the inner folds.
     random_state : int, generator or None
         Shuffles the inner folds, which choose the penalty of the regression and calibrate the probabilities.
 

@@ -113,11 +113,10 @@ def count_paths(graphs: NDArray[np.bool_], node_labels: str, kinds: NDArray[np.i
         kind, count = np.unique(numbers, return_counts=True)
         found.append(kind)
         values.append(count / (float(np.linalg.norm(count)) or 1.0))
-    rows, numbers = np.repeat(np.arange(len(graphs)), [len(kind) for kind in found]), np.concatenate(found)
+    numbers, ends = np.concatenate(found), np.cumsum([0, *map(len, found)])
     if kinds is None:
         kinds = np.unique(numbers)
     columns = np.searchsorted(kinds, numbers)
-    given = columns < len(kinds)
-    given[given] = kinds[columns[given]] == numbers[given]
-    entries = np.concatenate(values)[given], (rows[given], columns[given])
+    is_given = np.append(kinds, -1)[columns] == numbers
+    entries = np.concatenate(values)[is_given], columns[is_given], np.append(0, np.cumsum(is_given))[ends]
     return PathCounts(csr_array(entries, shape=(len(graphs), len(kinds))), kinds)
