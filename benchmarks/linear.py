@@ -8,7 +8,7 @@ chosen on test data, or on four planted datasets. With `--before-after`, test fo
 stratified 3-fold splits, or ten planted datasets. Every candidate gets the same folds. `ages-3` and `ages-4` are
 the subjects of ABIDE-NYU in three and four unbalanced groups of age, `diagnosis-ages` in two groups of each diagnosis.
 A cell has the mean ROC AUC, in brackets its difference to the first line with the standard error over folds, and the
-Brier score.
+Brier score. Folds share subjects, so the standard errors are too small.
 """
 
 import argparse
@@ -121,6 +121,8 @@ def svm(features: Array, codes: Codes, weights: Array, C: float) -> Array:
 
 #: Ranks by the scores of each class alone; it has no probabilities.
 HEAVY = "heavily penalised ridge"
+#: Predicts the class frequencies of the training data.
+CONSTANT = "constant"
 OTHERS = {
     "logistic, one-vs-rest": (logistic, 10.0 ** np.arange(-3, 4)),
     "ridge": (ridge, 10.0 ** np.arange(-1, 4.1, 0.5)),
@@ -158,13 +160,11 @@ def candidates(features: Array, codes: Codes, seed: int) -> Iterator[tuple[str, 
     folds = selection_folds(codes, seed)
     yield "logistic, not calibrated (before)", fit_logistic(features, codes, plain, seed=seed)
     for label, weights in {"": plain, ", balanced": len(codes) / (len(counts) * counts)}.items():
-        fit, scores = _logistic._search(features, codes, weights, None, folds)
+        fit, scores = _logistic._search(features, codes, weights, _logistic.C_GRID, folds)
         yield f"logistic{label}", _logistic._calibrate(fit, scores, codes, plain, folds)
     yield "**logistic, weights chosen (`linear`)**", fit_calibrated(features, codes, plain, seed=seed)
-    decades = _logistic.C_GRID
-    _logistic.C_GRID = tuple(10.0 ** np.arange(-4, 5.1, 0.5))
-    yield "the same, grid of half decades", fit_calibrated(features, codes, plain, seed=seed)
-    _logistic.C_GRID = decades
+    half_decades = tuple(10.0 ** np.arange(-4, 5.1, 0.5))
+    yield "the same, grid of half decades", fit_calibrated(features, codes, plain, seed=seed, grid=half_decades)
     for name, (family, grid) in OTHERS.items():
         if len(counts) > 2 or family is not logistic:
             yield name, search(family, grid, features, codes, balanced=False, seed=seed)
@@ -174,6 +174,8 @@ def candidates(features: Array, codes: Codes, seed: int) -> Iterator[tuple[str, 
 def before_and_after(features: Array, codes: Codes, seed: int) -> Iterator[tuple[str, Logistic]]:
     for name, fit in {"before": fit_logistic, "after": fit_calibrated}.items():
         yield name, fit(features, codes, np.ones(codes.max() + 1), seed=seed)
+    frequencies = np.bincount(codes) / len(codes)
+    yield CONSTANT, Logistic(np.zeros((len(frequencies), features.shape[1])), np.log(frequencies), 0.0)
     yield HEAVY, search(ridge, np.array([1e3]), features, codes, balanced=False, seed=seed)
 
 
@@ -211,7 +213,8 @@ def main() -> None:
         started = time.process_time()
         for model, scores in compare(name, compared, inside=not arguments.before_after).items():
             area, brier, difference, error = scores
-            cell = f"{area:.3f} ({difference:+.3f} ± {error:.3f})" + ("" if model == HEAVY else f", {brier:.3f}")
+            cell = f"{area:.3f}" + ("" if model == CONSTANT else f" ({difference:+.3f} ± {error:.3f})")
+            cell += "" if model == HEAVY else f", {brier:.3f}"
             table.setdefault(model, {})[name] = cell
             print(name, model, cell, flush=True)
         print(f"{name}: {time.process_time() - started:.0f} CPU seconds", flush=True)

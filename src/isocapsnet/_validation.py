@@ -14,6 +14,8 @@ from isocapsnet._safe_text import printable
 
 # Values per step of a streaming pass: 32 MB of float32, whatever the size of the array behind it.
 _CHUNK_VALUES = 8_000_000
+# Squares and sums of squares of larger values overflow.
+_MAX_VALUE = 1e100
 
 
 class InputError(ValueError):
@@ -69,14 +71,21 @@ def check_graphs(
             f"{name} holds graphs of {graphs.shape[1]} nodes, but the model was fitted on graphs of {n_nodes} nodes."
         )
     if graphs.dtype.kind == "f":
+        limit = min(_MAX_VALUE, float(np.finfo(graphs.dtype).max))
         for start, chunk in iter_chunks(graphs):
-            finite = np.isfinite(chunk)
-            if not finite.all():
-                graph, row, column = (int(i) for i in np.argwhere(~finite)[0])
-                raise InputError(
-                    f"{name}: graph {start + graph} has the value {chunk[graph, row, column]} at row {row}, column "
-                    f"{column}; remove the subject or replace its missing edges before fitting."
-                )
+            # Both are NaN if a value is.
+            if -limit <= chunk.min() and chunk.max() <= limit:
+                continue
+            graph, row, column = (int(i) for i in np.argwhere(~(np.abs(chunk) <= limit))[0])
+            value = chunk[graph, row, column]
+            advice = (
+                f"values beyond {_MAX_VALUE:g} are too large to compute with, so divide all graphs by one number"
+                if np.isfinite(value)
+                else "remove the subject or replace its missing edges before fitting"
+            )
+            raise InputError(
+                f"{name}: graph {start + graph} has the value {value} at row {row}, column {column}; {advice}."
+            )
     return graphs
 
 

@@ -185,6 +185,28 @@ def test_class_weight_moves_the_intercept_and_is_checked():
         LinearClassifier(class_weight="heavy").fit(X, y)
 
 
+@pytest.mark.parametrize("weight", [0, -1.0, np.nan, np.inf, "one", None])
+def test_class_weights_that_are_not_positive_numbers_are_refused(weight):
+    X, y = random_graphs(10, 4)
+    with pytest.raises(InputError, match="class_weight"):
+        LinearClassifier(class_weight={0: 1.0, 1: weight}).fit(X, y)
+
+
+def test_class_weights_that_are_given_are_those_of_the_fit():
+    features, codes = unbalanced_features((113, 45, 23, 14), 45, n_shifted=10)
+    X = np.zeros((len(codes), 10, 10))
+    X[:, *np.triu_indices(10, 1)] = features
+    X += X.swapaxes(1, 2)
+    chosen = LinearClassifier(C=1.0, random_state=0).fit(X, codes)
+    given = LinearClassifier(C=1.0, class_weight=dict.fromkeys(range(4), 1.0), random_state=0).fit(X, codes)
+    edges = StandardScaler().fit_transform(features)
+    edges /= np.sqrt(np.mean(np.sum(edges**2, axis=1)))
+    plain = LogisticRegression(C=1.0, tol=1e-8, max_iter=5000).fit(edges, codes).coef_.ravel()
+    # Calibration multiplies all of them by one number.
+    assert np.corrcoef(given.coef_.ravel(), plain)[0, 1] > 1 - 1e-6
+    assert np.corrcoef(chosen.coef_.ravel(), plain)[0, 1] < 0.99
+
+
 @pytest.mark.parametrize("C", [0, -1.0, "1"])
 def test_a_strength_that_is_not_positive_is_refused(C):
     X, y = random_graphs(10, 4)

@@ -37,7 +37,18 @@ def test_a_graph_goes_the_way_that_its_edges_decide():
     model = ForestClassifier(n_trees=5, random_state=0).fit(X, y)
     edge = np.array([[[0, value], [value, 0]] for value in (0.49, 0.5, 0.51)], dtype=float)
     assert_array_equal(model.predict_proba(edge)[:, 1], [0, 0, 1])
-    assert_array_equal(model.thresholds_[model.features_ >= 0], 0.5)
+    assert_allclose(model.thresholds_[model.features_ >= 0] * model.scale_ + model.mean_, 0.5)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e-9, 0), (1e-30, 0), (1e9, 0), (1e60, 0), (1e-3, 1e6), (1, -1e9)])
+def test_neither_the_unit_nor_the_origin_of_the_weights_matters(scale, offset):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5, 5)), np.arange(60) % 2
+    X[:, 0, 1] += 3 * y
+    X = np.round(X + X.swapaxes(1, 2), 3)
+    expected = ForestClassifier(n_trees=20, random_state=0).fit(X[:40], y[:40]).predict_proba(X[40:])
+    X = scale * X + offset
+    assert_allclose(ForestClassifier(n_trees=20, random_state=0).fit(X[:40], y[:40]).predict_proba(X[40:]), expected)
 
 
 @pytest.mark.parametrize(("effect", "sees"), [("existence", True), ("hub", True), ("wiring", False)])

@@ -1,5 +1,7 @@
 """The shortest-path kernel machine: hand-worked kernels, a slow reference, invariance, what it finds."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -64,6 +66,31 @@ def test_kernel_equals_that_of_grakel(node_labels, directed):
     graphs = graphs if directed else graphs | graphs.swapaxes(1, 2)
     theirs = kernels.ShortestPath(normalize=True).fit_transform(_labelled(graphs, node_labels))
     assert_allclose(ShortestPathClassifier(node_labels=node_labels)._fit_kernel(graphs)[1], theirs)
+
+
+def test_memory_does_not_grow_with_the_cube_of_the_nodes():
+    graphs = np.zeros((3, 300, 300), dtype=bool)
+    graphs[[0, 1, 2, 2], [0, 0, 5, 0], [1, 1, 6, 1]] = True
+    model = ShortestPathClassifier()
+    tracemalloc.start()
+    kernel, similarity = model._fit_kernel(graphs)
+    compared = model._compare(kernel, graphs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert_allclose(similarity, [[1, 1, 0.5**0.5], [1, 1, 0.5**0.5], [0.5**0.5, 0.5**0.5, 1]])
+    assert_allclose(compared, similarity)
+    assert peak < 8 * 300**2 * 20  # a few matrices of lengths
+
+
+def test_kinds_of_paths_that_training_graphs_lack_count_in_the_norm_alone():
+    train, new = np.zeros((2, 4, 4), dtype=bool)
+    train[0, 1] = new[0, 1] = new[2, 3] = new[3, 2] = new[3, 0] = True  # new: 0-1, 2-3, 3-2, 3-0, 2-0, 3-1, 2-1
+    model = ShortestPathClassifier()
+    kernel, _ = model._fit_kernel(train[None])
+    assert_allclose(model._compare(kernel, new[None]), [[1 / np.sqrt(7)]])
+    assert_allclose(model._compare(kernel, np.zeros((1, 4, 4), dtype=bool)), [[0]])
+    none, _ = model._fit_kernel(np.zeros((2, 4, 4), dtype=bool))
+    assert_allclose(model._compare(none, new[None]), [[0, 0]])
 
 
 def test_a_path_and_a_triangle_share_the_two_edges_between_the_same_regions():

@@ -45,8 +45,16 @@ def test_graphs_that_are_no_support_vectors_are_not_kept():
     X, y = make_graphs()
     X[:, 0, 1] += 20 * y
     X[:, 1, 0] += 20 * y
-    model = SVMClassifier(C=100.0, random_state=0).fit(X, y)
+    model = SVMClassifier(kernel="rbf", C=100.0, random_state=0).fit(X, y)
     assert 0 < len(model.vectors_) < len(X)
+
+
+def test_a_file_of_the_linear_machine_holds_no_training_graph():
+    X, y = make_graphs()
+    _, arrays = SVMClassifier(random_state=0).fit(X, y)._get_state()
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "coef": (2, 28), "intercept": (2,), "mean": (28,), "scale": (28,), "offset": (2,)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("effect", "sees"), [("existence", True), ("orientation", True), ("wiring", False)])

@@ -259,9 +259,21 @@ def test_what_other_methods_learned_is_checked(saved, tmp_path):
     content, arrays = saved["wl"]
     none = arrays | {"graphs": arrays["graphs"][:0], "coef": arrays["coef"][:, :0]}
     assert_refused(write(tmp_path / "model", content, none), "no training graphs")
+    for method in ("wl", "shortest-path"):
+        content, arrays = saved[method]
+        loops = np.unpackbits(arrays["graphs"], axis=-1)
+        loops[0, 3, 3] = 1
+        path = write(tmp_path / "model", content, arrays | {"graphs": np.packbits(loops, axis=-1)})
+        assert_refused(path, "from a node to itself")
+    for method in ("svm", "linear", "forest", "cpm"):
+        content, arrays = saved[method]
+        for scale in (0.0, -1.0):
+            changed = arrays | {"scale": np.full_like(arrays["scale"], scale)}
+            assert_refused(write(tmp_path / "model", content, changed))
     content, arrays = saved["svm"]
-    none = arrays | {"vectors": arrays["vectors"][:0], "coef": arrays["coef"][:, :0]}
-    assert_refused(write(tmp_path / "model", content, none), "no support vectors")
+    rbf = with_parameters(content, kernel="rbf")
+    none = arrays | {"vectors": np.zeros((0, len(arrays["mean"]))), "coef": np.zeros((2, 0))}
+    assert_refused(write(tmp_path / "model", rbf, none), "no support vectors")
     content, arrays = saved["cpm"]
     assert_refused(write(tmp_path / "model", content, arrays | {"selected": arrays["selected"] + 2}), "networks")
     content, arrays = saved["riemann"]

@@ -16,7 +16,8 @@ from sklearn.svm import SVC
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.models import wl
 from isocapsnet.models._binarise import binarise
-from isocapsnet.models.wl import DENSITIES, WLClassifier
+from isocapsnet.models._graph_kernel import DENSITIES
+from isocapsnet.models.wl import WLClassifier
 
 
 def graph(n_nodes, *edges):

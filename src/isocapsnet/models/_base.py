@@ -193,12 +193,15 @@ def as_seed(random_state: Any) -> int:
 def class_weights(class_weight: Any, classes: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Weight per class, by scikit-learn's rules: ``None``, ``"balanced"`` or a mapping from label to weight."""
     try:
-        return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes]), dtype=np.float64)
-    except ValueError as error:
+        weights = np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes]), dtype=np.float64)
+    except (TypeError, ValueError) as error:
         raise InputError(
             f"class_weight={class_weight!r} does not match the classes {classes.tolist()}; "
             'use None, "balanced" or a weight for each class.'
         ) from error
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise InputError(f"class_weight={class_weight!r} has a weight that is not a positive number.")
+    return weights
 
 
 def are_symmetric(X: NDArray[Any]) -> bool:

@@ -14,14 +14,15 @@ from isocapsnet.models._kernel_machine import KernelClassifier
 from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import in_range
 
+DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
+
 
 class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
     """A support vector machine with a kernel of unweighted graphs.
 
-    A method has ``_fit_kernel``, ``_compare``, ``_DENSITIES`` and the parameters that are annotated here.
+    A method has ``_fit_kernel``, ``_load_kernel``, ``_compare`` and the parameters that are annotated here.
     """
 
-    _DENSITIES: ClassVar[tuple[float, ...]]
     _state_values: ClassVar = {"density": in_range(0, 1, open_low=True), "slope": in_range(0, open_low=True)}
 
     node_labels: str
@@ -35,6 +36,10 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
 
     def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple[Any, NDArray[np.float64]]:
         """What the kernel keeps of the training graphs, and its values between them ``(n_graphs, n_graphs)``."""
+        raise NotImplementedError
+
+    def _load_kernel(self, graphs: NDArray[np.bool_]) -> Any:
+        """What the kernel keeps of the training graphs, without its values between them."""
         raise NotImplementedError
 
     def _compare(self, kernel: Any, graphs: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -54,7 +59,7 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
         weights = class_weights(self.class_weight, self.classes_, codes)
         folds = selection_folds(codes, as_seed(self.random_state))
         least_loss = np.inf
-        for density in self._DENSITIES if self.density is None else (self.density,):
+        for density in DENSITIES if self.density is None else (self.density,):
             graphs = binarise(X, density, self.negative_edges)
             kernel, similarity = self._fit_kernel(graphs)
             slope, offset, loss = self._cross_validate(similarity, codes, weights, folds)
@@ -85,4 +90,6 @@ class GraphKernelClassifier(RepresentationMixin, KernelClassifier):
         if not len(arrays["graphs"]):
             raise InputError("it has no training graphs")
         self.graphs_ = np.unpackbits(arrays["graphs"], axis=-1, count=self.n_nodes_in_).astype(bool)
-        self._kernel, _ = self._fit_kernel(self.graphs_)
+        if np.diagonal(self.graphs_, axis1=1, axis2=2).any():
+            raise InputError("a training graph has an edge from a node to itself")
+        self._kernel = self._load_kernel(self.graphs_)

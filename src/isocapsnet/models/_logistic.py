@@ -61,7 +61,7 @@ def fit_logistic(
     the same, and the whole search costs what ``n_graphs`` features would.
     """
     span = _Span.of(features)
-    fit, _ = _search(span.rotated, codes, weights, C, selection_folds(codes, seed))
+    fit, _ = _search(span.rotated, codes, weights, C_GRID if C is None else (C,), selection_folds(codes, seed))
     return span.back(fit)
 
 
@@ -72,22 +72,24 @@ def fit_calibrated(
     *,
     seed: int,
     C: float | None = None,
+    grid: Sequence[float] = C_GRID,
+    choose_weights: bool = True,
 ) -> Logistic:
     """As :func:`fit_logistic`, with probabilities calibrated on the inner folds, and a choice of class weights.
 
     The scores are multiplied by one slope, and the intercepts are replaced, such that the log-loss of the graphs that
-    were held out is the least (:func:`fit_slope_and_offset`). With more than two classes, a second regression weights
-    classes by the inverse of their frequencies, and the one with the smaller loss after calibration is taken. The
-    calibration uses ``weights`` for both, so they decide what the probabilities are about.
+    were held out is the least (:func:`fit_slope_and_offset`). With ``choose_weights`` and more than two classes, a
+    second regression weights classes by the inverse of their frequencies, and the one with the smaller loss after
+    calibration is taken. The calibration uses ``weights`` for both, so they decide what the probabilities are about.
     """
     span, folds = _Span.of(features), selection_folds(codes, seed)
     choices = [weights]
     balanced = len(codes) / (len(weights) * np.bincount(codes))
-    if len(weights) > 2 and not np.allclose(weights, balanced):
+    if choose_weights and len(weights) > 2 and not np.allclose(weights, balanced):
         choices.append(balanced)
     fits = []
     for chosen in choices:
-        fit, scores = _search(span.rotated, codes, chosen, C, folds)
+        fit, scores = _search(span.rotated, codes, chosen, grid if C is None else (C,), folds)
         fits.append(_calibrate(fit, scores, codes, weights, folds))
     return span.back(min(fits, key=lambda fit: fit.loss))
 
@@ -114,12 +116,11 @@ def _search(
     features: NDArray[np.float64],
     codes: NDArray[np.int64],
     weights: NDArray[np.float64],
-    C: float | None,
+    grid: Sequence[float],
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
 ) -> tuple[Logistic, NDArray[np.float64]]:
     """The regression with the best strength, and its scores ``(n_graphs, n_classes)`` of the graphs held out, without
     intercepts."""
-    grid = C_GRID if C is None else (C,)
     losses, scores = _inner_losses(features, codes, weights, grid, folds)
     best = int(losses.argmin()) if losses.any() else len(grid) // 2
     coef, intercept = one_row_per_class(_regression(weights).set_params(C=grid[best]).fit(features, codes))

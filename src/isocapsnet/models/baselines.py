@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from isocapsnet._state import Expected, check_truth
+from isocapsnet._state import Expected, check_positive, check_truth
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import (
     GraphClassifier,
@@ -53,9 +53,9 @@ class LinearClassifier(GraphClassifier):
 
     Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal is
     not used. Each edge, with its sign, is centred and scaled by its mean and deviation over the training
-    graphs; an edge that never varies is ignored. With more than two classes, classes have equal or balanced weights in
-    the fit, whichever predicts better in cross-validation within the training data. Probabilities are calibrated in
-    the same cross-validation.
+    graphs; an edge that never varies is ignored. With more than two classes and without ``class_weight``, classes have
+    equal or balanced weights in the fit, whichever predicts better in cross-validation within the training data.
+    Probabilities are calibrated in the same cross-validation.
 
     Parameters
     ----------
@@ -64,7 +64,8 @@ class LinearClassifier(GraphClassifier):
         takes, from a grid over nine decades, the value with the least log-loss in stratified cross-validation
         within the training data (five folds, or as many as the smallest class allows).
     class_weight : None, "balanced" or dict
-        Weight of each class in the fit, in the choice of ``C`` and in the calibration.
+        Weight of each class in the fit, in the choice of ``C`` and in the calibration. With ``None`` and more than two
+        classes, the weights in the fit are chosen; those in the calibration are equal.
     random_state : int, generator or None
         Shuffles the inner folds.
 
@@ -100,7 +101,8 @@ class LinearClassifier(GraphClassifier):
         scaler = StandardScaler()
         edges = scaler.fit_transform(edge_vectors(X, directed=self.directed_))
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
-        head = fit_calibrated(edges, codes, weights, seed=as_seed(self.random_state), C=self.C)
+        seed = as_seed(self.random_state)
+        head = fit_calibrated(edges, codes, weights, seed=seed, C=self.C, choose_weights=self.class_weight is None)
         self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -111,3 +113,7 @@ class LinearClassifier(GraphClassifier):
         n_classes, n_edges = len(self.classes_), count_edges(self.n_nodes_in_, directed=self.directed_)
         shapes = {"coef": (n_classes, n_edges), "intercept": (n_classes,), "mean": (n_edges,), "scale": (n_edges,)}
         return {name: (np.float64, shape) for name, shape in shapes.items()}
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(values, arrays)
+        check_positive("scale", self.scale_)

@@ -31,7 +31,9 @@ class ConfoundClassifier(ClassifierMixin, BaseEstimator):
         from a grid over nine decades, the value with the least log-loss in stratified cross-validation within the
         training data.
     class_weight : None, "balanced" or dict
-        Weight of each class in the fit, in the choice of ``C`` and in the calibration.
+        Weight of each class in the fit, in the choice of ``C`` and in the calibration. With ``None`` and more than two
+        classes, those in the fit are equal or balanced, whichever predicts better in the same cross-validation; those
+        in the calibration are equal.
     random_state : int, generator or None
         Shuffles the inner folds.
 
@@ -67,7 +69,8 @@ class ConfoundClassifier(ClassifierMixin, BaseEstimator):
         weights = class_weights(self.class_weight, self.classes_, codes)
         self.scaler_ = StandardScaler().fit(columns)
         features = self.scaler_.transform(columns)
-        head = fit_calibrated(features, codes, weights, seed=as_seed(self.random_state), C=self.C)
+        seed = as_seed(self.random_state)
+        head = fit_calibrated(features, codes, weights, seed=seed, C=self.C, choose_weights=self.class_weight is None)
         self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
         return self
 

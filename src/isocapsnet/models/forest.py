@@ -8,8 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
-from isocapsnet._state import Expected, check_truth
+from isocapsnet._state import Expected, check_positive, check_truth
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import GraphClassifier, are_symmetric, as_seed, class_weights, count_edges, edge_vectors
 from isocapsnet.models._parameters import Count, PositiveShare, estimator, in_range
@@ -23,8 +24,9 @@ class ForestClassifier(GraphClassifier):
     """Random forest on edges.
 
     Edges are the upper triangle, or both triangles when a training graph is not symmetric; the diagonal is not used.
-    Edges are compared with thresholds, with their sign, so no scaling changes the result. Each tree is grown on a
-    bootstrap sample of the training graphs. The probability of a class is its mean share, over trees, among the
+    Each edge, with its sign, is centred and scaled by its mean and deviation over the training graphs, because trees
+    compare numbers of limited precision; otherwise no scaling changes the result. Each tree is grown on a bootstrap
+    sample of the training graphs. The probability of a class is its mean share, over trees, among the
     training graphs in the leaf that a graph falls into.
 
     Parameters
@@ -35,6 +37,8 @@ class ForestClassifier(GraphClassifier):
     min_leaf : int
         Training graphs in each leaf, at least.
     class_weight : None, "balanced" or dict
+        Weight of each class in the splits and in the shares. ``"balanced"`` weights are those of all training graphs,
+        not of each bootstrap sample.
     random_state : int, generator or None
         Draws the samples and the edges that each split chooses from.
 
@@ -43,13 +47,14 @@ class ForestClassifier(GraphClassifier):
     roots_ : int array (n_trees,)
         The first node of each tree.
     features_, thresholds_ : arrays (n_tree_nodes,)
-        A graph goes left if this edge is not above this value. The edge is -1 in a leaf.
+        A graph goes left if this edge, scaled, is not above this value. The edge is -1 in a leaf.
     children_ : int array (n_tree_nodes, 2)
         The nodes to the left and to the right; -1 in a leaf.
     shares_ : array (n_tree_nodes, n_classes)
         Shares of the classes among the training graphs in each node.
     importances_ : array (n_edges,)
         How much the splits by each edge purify the classes, normalised to a sum of 1; zeros if no tree has a split.
+    mean_, scale_ : array (n_edges,)
     directed_ : bool
         Whether both triangles are used.
     """
@@ -69,6 +74,8 @@ class ForestClassifier(GraphClassifier):
     children_: NDArray[np.int64] = field(init=False)
     shares_: NDArray[np.float64] = field(init=False)
     importances_: NDArray[np.float64] = field(init=False)
+    mean_: NDArray[np.float64] = field(init=False)
+    scale_: NDArray[np.float64] = field(init=False)
     directed_: bool = field(init=False)
 
     def _fit(self, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
@@ -83,6 +90,8 @@ class ForestClassifier(GraphClassifier):
             class_weight=None if self.class_weight is None else dict(enumerate(weights.tolist())),
             random_state=as_seed(self.random_state) % 2**32,
         )
+        scaler = StandardScaler().fit(edge_vectors(X, directed=self.directed_))
+        self.mean_, self.scale_ = scaler.mean_, scaler.scale_
         forest.fit(self._edges(X), codes)
         trees = [tree.tree_ for tree in forest.estimators_]
         self.roots_ = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
@@ -98,8 +107,9 @@ class ForestClassifier(GraphClassifier):
 
     def _edges(self, X: NDArray[Any]) -> NDArray[np.float32]:
         # In the precision of scikit-learn's trees, within its range.
-        edges = np.clip(edge_vectors(X, directed=self.directed_), *np.array([-1, 1]) * np.finfo(np.float32).max)
-        return edges.astype(np.float32)
+        edges = (edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_
+        limit = np.finfo(np.float32).max
+        return np.clip(edges, -limit, limit).astype(np.float32)
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         edges = self._edges(X)
@@ -111,17 +121,21 @@ class ForestClassifier(GraphClassifier):
         return np.asarray(self.shares_[nodes].mean(axis=1))
 
     def _state_arrays(self) -> dict[str, Expected]:
+        n_edges = count_edges(self.n_nodes_in_, directed=self.directed_)
         return {
             "roots": (np.int64, (self.n_trees,)),
             "features": (np.int64, ("nodes",)),
             "thresholds": (np.float64, ("nodes",)),
             "children": (np.int64, ("nodes", 2)),
             "shares": (np.float64, ("nodes", len(self.classes_))),
-            "importances": (np.float64, (count_edges(self.n_nodes_in_, directed=self.directed_),)),
+            "importances": (np.float64, (n_edges,)),
+            "mean": (np.float64, (n_edges,)),
+            "scale": (np.float64, (n_edges,)),
         }
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._set_state(values, arrays)
+        check_positive("scale", self.scale_)
         n_tree_nodes, n_edges = len(self.features_), len(self.importances_)
         inside = self.features_ >= 0
         if not n_tree_nodes or self.roots_.min() < 0 or self.roots_.max() >= n_tree_nodes:

@@ -34,13 +34,15 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
     ----------
     approach : "tangent" or "mdm"
         Logistic regression on tangent vectors at the mean of the training graphs; or the distance to the mean of each
-        class (minimum distance to mean).
+        class (minimum distance to mean). Probabilities are calibrated, so with unbalanced classes the most probable
+        class need not be the one whose mean is nearest.
     metric : "riemann" or "logeuclid"
         The affine-invariant or the log-Euclidean metric, for means, distances and tangent vectors.
     shrinkage : float
         Weight of the identity matrix, above 0 and at most 1.
     class_weight : None, "balanced" or dict
-        Weight of each class in the regression and in the calibration.
+        Weight of each class in the regression and in the calibration. With ``None`` and more than two classes, those in
+        the regression are equal or balanced, whichever predicts better in the inner folds.
     random_state : int, generator or None
         Shuffles the inner folds, which choose the penalty of the regression and calibrate the probabilities.
 
@@ -91,7 +93,9 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
         features = self._features(matrices, self.means_)
         if self.approach == "tangent":
             self.centre_ = features.mean(axis=0)
-            head = fit_calibrated(features - self.centre_, codes, weights, seed=seed)
+            head = fit_calibrated(
+                features - self.centre_, codes, weights, seed=seed, choose_weights=self.class_weight is None
+            )
             self.coef_, self.intercept_ = head.coef, head.intercept
             return
         self.centre_ = np.zeros(len(weights))

@@ -8,15 +8,18 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
-from isocapsnet._state import Expected, check_truth
+from isocapsnet._state import Expected, check_positive, check_truth
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import are_symmetric, as_seed, class_weights, count_edges, edge_vectors
 from isocapsnet.models._kernel_machine import KernelClassifier
 from isocapsnet.models._logistic import selection_folds
 from isocapsnet.models._parameters import Positive, estimator, in_range, one_of
+
+# Of the radial kernel, for graphs with a mean squared norm of 1.
+_GAMMA = 0.5
 
 
 @estimator
@@ -27,6 +30,9 @@ class SVMClassifier(KernelClassifier):
     Each edge, with its sign, is centred and scaled by its mean and deviation over the training graphs; an edge that
     never varies is ignored. Then all edges are divided by one number, so that the mean squared norm of a training graph
     is 1.
+
+    With ``kernel="rbf"`` a saved model holds the edges of the training graphs that are support vectors, so it may be
+    shared only as the data may. With ``kernel="linear"`` it holds one weight per edge and class instead.
 
     Parameters
     ----------
@@ -41,9 +47,10 @@ class SVMClassifier(KernelClassifier):
     Attributes
     ----------
     vectors_ : array (n_vectors, n_edges)
-        The scaled edges of the training graphs that are support vectors of a class.
-    coef_ : array (n_classes, n_vectors)
-        What each of them adds to the score of a class, per unit of kernel value.
+        With ``kernel="rbf"``, the scaled edges of the training graphs that are support vectors of a class.
+    coef_ : array (n_classes, n_edges) or (n_classes, n_vectors)
+        Weights of the scaled edges with ``kernel="linear"``; with ``"rbf"``, what each support vector adds to the score
+        of a class, per unit of kernel value.
     intercept_ : array (n_classes,)
     mean_, scale_ : array (n_edges,)
     slope_, offset_ : float, array (n_classes,)
@@ -76,27 +83,30 @@ class SVMClassifier(KernelClassifier):
         edges = scaler.fit_transform(edge_vectors(X, directed=self.directed_))
         norm = np.sqrt(np.mean(np.sum(edges**2, axis=1))) or 1.0
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_ * norm
-        self.vectors_ = edges / norm
-        similarity = self._compare(self.vectors_)
+        edges /= norm
+        similarity = edges @ edges.T if self.kernel == "linear" else rbf_kernel(edges, gamma=_GAMMA)
         folds = selection_folds(codes, as_seed(self.random_state))
         self.slope_, self.offset_, _ = self._cross_validate(similarity, codes, weights, folds)
         coef, self.intercept_ = self._fit_head(similarity, codes, weights)
-        used = coef.any(axis=0)
-        self.vectors_, self.coef_ = self.vectors_[used], np.ascontiguousarray(coef[:, used])
-
-    def _compare(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.kernel == "linear":
-            return np.asarray(linear_kernel(edges, self.vectors_))
-        return np.asarray(rbf_kernel(edges, self.vectors_, gamma=0.5))
+            self.coef_ = coef @ edges
+        else:
+            used = coef.any(axis=0)
+            self.vectors_, self.coef_ = edges[used], np.ascontiguousarray(coef[:, used])
 
     def _similarity(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return self._compare((edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_)
+        """The kernel of each graph with each support vector; the scaled edges themselves with ``kernel="linear"``."""
+        edges = (edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_
+        return edges if self.kernel == "linear" else np.asarray(rbf_kernel(edges, self.vectors_, gamma=_GAMMA))
 
     def _state_arrays(self) -> dict[str, Expected]:
         n_classes, n_edges = len(self.classes_), count_edges(self.n_nodes_in_, directed=self.directed_)
-        shapes: dict[str, tuple[int | str, ...]] = {
-            "vectors": ("vectors", n_edges),
-            "coef": (n_classes, "vectors"),
+        kernel: dict[str, tuple[int | str, ...]] = (
+            {"coef": (n_classes, n_edges)}
+            if self.kernel == "linear"
+            else {"vectors": ("vectors", n_edges), "coef": (n_classes, "vectors")}
+        )
+        shapes = kernel | {
             "intercept": (n_classes,),
             "mean": (n_edges,),
             "scale": (n_edges,),
@@ -106,5 +116,6 @@ class SVMClassifier(KernelClassifier):
 
     def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._set_state(values, arrays)
-        if not len(self.vectors_):
+        check_positive("scale", self.scale_)
+        if self.kernel == "rbf" and not len(self.vectors_):
             raise InputError("it has no support vectors")

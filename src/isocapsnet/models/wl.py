@@ -14,8 +14,6 @@ from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges
 from isocapsnet.models._graph_kernel import GraphKernelClassifier
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
 
-DENSITIES = (0.01, 0.02, 0.04, 0.08, 0.16)
-
 
 @estimator
 class WLClassifier(GraphKernelClassifier):
@@ -26,6 +24,8 @@ class WLClassifier(GraphKernelClassifier):
     graphs). The kernel of two graphs counts the labels that they share over all iterations, normalised to 1 for a
     graph with itself.
 
+    A saved model holds the edges of the training graphs, so it may be shared only as the data may.
+
     Parameters
     ----------
     node_labels : "region" or "degree"
@@ -34,8 +34,8 @@ class WLClassifier(GraphKernelClassifier):
     n_iterations : int
         Depth of the subtrees.
     density : float or None
-        Share of the possible edges that each graph keeps. ``None`` takes, from ``DENSITIES``, the value with the least
-        log-loss in stratified cross-validation within the training data.
+        Share of the possible edges that each graph keeps. ``None`` takes, from 0.01, 0.02, 0.04, 0.08 and 0.16, the
+        value with the least log-loss in stratified cross-validation within the training data.
     negative_edges : "drop" or "absolute"
         Whether negative edges are never kept, or ranked by absolute weight.
     head : "svm" or "vote"
@@ -68,7 +68,6 @@ class WLClassifier(GraphKernelClassifier):
         "negative_edges": list(NEGATIVE_EDGES),
         "C": [0.1, 1.0, 10.0],
     }
-    _DENSITIES: ClassVar = DENSITIES
 
     node_labels: Annotated[str, one_of("region", "degree")] = "region"
     # Subtrees of this depth reach every node of a brain graph; larger numbers are refused as typing errors.
@@ -87,6 +86,9 @@ class WLClassifier(GraphKernelClassifier):
     intercept_: NDArray[np.float64] = field(init=False)
     slope_: float = field(init=False)
     offset_: NDArray[np.float64] = field(init=False)
+
+    def _load_kernel(self, graphs: NDArray[np.bool_]) -> Any:
+        return _subtree_kernel(self.n_iterations).fit(_labelled(graphs, self.node_labels))
 
     def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple[Any, NDArray[np.float64]]:
         kernel = _subtree_kernel(self.n_iterations)
