@@ -11,12 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.explanation.alignment import compare_shapes
 from isocapsnet.explanation.cards import Agreement, Carrier, MotifCard
-from isocapsnet.explanation.combination import MIN_FITS, describe_shape, has_two_of_each, judge, with_interval
+from isocapsnet.explanation.combination import has_two_of_each, with_interval
 from isocapsnet.explanation.contrasts import effect_size
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.motifs import Motifs
 from isocapsnet.explanation.stability import (
+    MIN_FITS,
     combine_p_values,
+    describe_shape,
+    judge,
     judge_agreement,
     mean_over_pairs,
     permutation_p_values,

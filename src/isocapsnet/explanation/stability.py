@@ -14,6 +14,8 @@ from isocapsnet.evaluation.results import LEVEL
 from isocapsnet.explanation.cards import Agreement
 from isocapsnet.explanation.contrasts import separation, shuffled_separations
 
+#: Stability is assessed from this number of fits.
+MIN_FITS = 3
 #: Level of the verdict "stable", stricter than that of single fits because a report holds many cards.
 STABLE_LEVEL = 0.01
 #: Permutations for the p-value of a fit, enough for the level of the verdict with dozens of templates.
@@ -73,3 +75,43 @@ def judge_agreement(observed: NDArray[np.float64], null: NDArray[np.float64]) ->
     """An observed agreement with its p-value, from draws ``(n_draws,)`` under the null hypothesis."""
     p_value = (1 + (null >= observed - 1e-9).sum()) / (1 + len(null))  # ties up to rounding
     return Agreement(float(observed), float(np.quantile(null, 1 - LEVEL)), float(p_value))
+
+
+def judge(
+    what: str,
+    network: str,
+    p_values: NDArray[np.float64],
+    p_value: float,
+    n_without: int,
+    agreement: Agreement | None,
+    *,
+    differs: str,
+    agrees: str,
+) -> tuple[str, str]:
+    """The verdict about a template or motif, and the sentence that gives its reasons.
+
+    ``agreement`` is that of the fits, None if they are too few, and ``differs`` and ``agrees`` say what it means. In
+    ``n_without`` fits the network has weight 0 or is not there.
+    """
+    n_fits, n_separating = len(p_values), int((p_values <= LEVEL).sum())
+    count = f"in {n_separating} of {n_fits} fits"
+    if agreement is None:
+        return "not assessed", (
+            f"Not assessed: stability needs at least {MIN_FITS} fits in which {network} takes part (here: "
+            f"{n_fits - n_without}). The {what} separates the classes of the graphs it was explained on {count}."
+        )
+    separates = f"the {what} separates the classes of unseen graphs {count}"
+    separates += f" (in {n_without}, {network} does not take part)" if n_without else ""
+    if p_value > STABLE_LEVEL:
+        # A fit in which the network has weight 0 counts as p = 1, which no chance explains.
+        chance = f"chance could explain (p = {p_value:.3f}; at most {STABLE_LEVEL} is required)"
+        return "not stable", f"Not stable: {separates}, which {'is too few' if n_without and p_value >= 1 else chance}."
+    if agreement.p_value > LEVEL:
+        return "not stable", f"Not stable: {separates}, but {differs}."
+    return "stable", f"Stable: {separates} (p = {p_value:.4f}), {agrees}."
+
+
+def describe_shape(shape: Agreement) -> str:
+    """``its shape is similar in all fits (similarity 0.93; up to 0.71 by chance)``, or that it differs."""
+    words = "differs between fits" if shape.p_value > LEVEL else "is similar in all fits"
+    return f"its shape {words} (similarity {shape.value:.2f}; up to {shape.null:.2f} by chance)"
