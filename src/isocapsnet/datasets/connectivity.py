@@ -210,6 +210,7 @@ class EdgeScaler(GraphTransformer):
     """
 
     on_edges = "linear"
+    shifts_edges = property(lambda self: self.per_edge)  # type: ignore[assignment]
 
     def __init__(self, per_edge: bool = False) -> None:
         self.per_edge = per_edge

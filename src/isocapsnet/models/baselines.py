@@ -102,6 +102,7 @@ class LinearClassifier(GraphClassifier):
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
         head = fit_calibrated(edges, codes, weights, seed=as_seed(self.random_state), C=self.C)
         self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
+        self.is_calibrated_ = head.is_calibrated
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         edges = (edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_
