@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import isocapsnet as ic
 from isocapsnet._format import interval
@@ -205,6 +208,12 @@ def test_a_calibration_that_was_skipped_is_not_claimed(study: ic.BrainGraphs, tm
         ic.load_model(write_file(tmp_path / "forged", {**content, "calibrated": "yes"}, arrays))
     del content["calibrated"]
     assert ic.load_model(write_file(tmp_path / "old", content, arrays)).is_calibrated_ is None
+
+
+def test_the_card_of_another_estimator_does_not_say_that_it_is_calibrated(study: ic.BrainGraphs) -> None:
+    edges = FunctionTransformer(lambda graphs: graphs.reshape(len(graphs), -1))
+    model = quiet_fit(study, make_pipeline(edges, GaussianNB()))
+    assert "not known" in model.card_["calibration"]
 
 
 def test_a_card_names_no_subject_and_says_when_nothing_was_measured(study: ic.BrainGraphs, tmp_path: Path) -> None:

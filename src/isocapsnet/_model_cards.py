@@ -85,9 +85,10 @@ def make_card(estimator: "GraphClassifier", pipeline: Pipeline, settings: Mappin
 
 def _describe_calibration(estimator: Any) -> str:
     """How the probabilities of an estimator came about."""
-    if estimator.is_calibrated_ is None:
+    is_calibrated = getattr(estimator, "is_calibrated_", None)  # a user's own estimator does not say
+    if is_calibrated is None:
         return "It is not known whether the probabilities were calibrated."
-    if not estimator.is_calibrated_:
+    if not is_calibrated:
         return "Probabilities are those of the method itself; they were not calibrated on held-out subjects."
     sentence = "Probabilities are calibrated on held-out training subjects"
     if not hasattr(estimator, "temperature_"):

@@ -156,13 +156,14 @@ class SiteHarmonizer(GraphTransformer):
             warnings.warn(f"{sentence}; its graphs are kept as they are.", stacklevel=2)
         if (frame is None) != (self.encoder_ is None):
             raise InputError("SiteHarmonizer needs covariates at fit and at transform, or at neither.")
-        encoded = self._encode(frame, is_seen)
+        coded = self._encode(frame, is_seen)
+        encoded = None if coded is None else coded.to_numpy()
         numbers = np.searchsorted(self.sites_, site_names[is_seen])
         for row, (index, number) in enumerate(zip(np.flatnonzero(is_seen), numbers, strict=True)):
             graphs[index] *= self.scale_[number]  # in place: scales of all subjects are as large as their graphs
             graphs[index] += self.shift_[number]
             if encoded is not None:
-                graphs[index] += np.einsum("c,cij->ij", encoded.to_numpy()[row], self.effects_[number])
+                graphs[index] += np.einsum("c,cij->ij", encoded[row], self.effects_[number])
         return graphs
 
     def check_subjects(self, subjects: Sequence[str], *, sites: NDArray[Any]) -> None:
