@@ -10,18 +10,22 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import isocapsnet as ic
 from isocapsnet._format import interval
 from isocapsnet._methods import list_one_method
 from isocapsnet.cli import main
+from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.connectivity import FisherZ
 from isocapsnet.evaluation.estimation import build_estimator, list_candidates
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.naming import seed_from
 from isocapsnet.evaluation.protocol import inner_folds
 from isocapsnet.models import MODELS
-from tests.test_pipelines import make_study, quiet_fit, read_file, write_file
+from tests.test_pipelines import make_study, quiet_fit, read_file, write_file, write_folder
 
 CAPSULES = "isocapsnet[max_epochs=3,decoder_sizes=(64,),n_templates=1,kernel_size=3,n_motifs=2,motif_size=3]"
 CNN = "cnn[max_epochs=4,channels=(2,2),calibrate=False]"
@@ -114,6 +118,17 @@ def test_what_a_benchmark_cannot_say_is_refused(results: ic.Results, study: ic.B
     assert_array_equal(same.predict_proba(study), ic.fit(like=folder, method="linear").predict_proba(study))
 
 
+def test_a_benchmark_with_confounds_accepts_its_own_folder(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    folder, options = write_folder(study, tmp_path / "study"), {"target": "dx", "site": "centre"}
+    ic.benchmark(
+        folder, "constant", out=tmp_path / "r", confounds="age", repeats=1, folds=3, jobs=0, progress=False,
+        explain=False, **options,
+    )  # fmt: skip
+    assert ic.fit(folder, "constant", like=tmp_path / "r", **options).columns == ["age"]
+    with pytest.raises(ic.InputError, match="same options"):
+        ic.fit(folder, "constant", like=tmp_path / "r", target="dx")
+
+
 def test_results_of_changed_code_say_nothing_about_a_model(
     results: ic.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,11 +167,53 @@ def test_a_card_is_one_page_with_all_that_it_must_say(results: ic.Results, tmp_p
     row = results.table.set_index("method").loc["linear"]
     wanted = (
         interval(row["roc_auc"], row["roc_auc_low"], row["roc_auc_high"]), results.context["passport"]["digest"],
-        "fisher-z", "age", "control: 18", "must not be used", "single people", "Brier", "not calibrated",
+        "fisher-z", "age", "control: 18", "must not be used", "single people", "Brier", "are calibrated",
     )  # fmt: skip
     assert [fact for fact in wanted if fact not in page.text] == []
     shown = CliRunner().invoke(main, ["card", str(tmp_path / "m.safetensors")])
     assert shown.exit_code == 0 and interval(row["roc_auc"], row["roc_auc_low"], row["roc_auc_high"]) in shown.output
+
+
+#: Methods that calibrate, and small settings of those that are slow.
+CALIBRATING = {
+    *("isocapsnet", "isonn", "fastisonn", "capsnet", "cnn", "dgcnn", "autoencoder", "gcn", "gin", "diffpool"),
+    *("brainnetcnn", "bnt", "wl", "shortest-path", "linear", "cpm", "svm", "riemann", "sdbn"),
+}
+SMALL = {"isocapsnet": {"n_templates": 1, "kernel_size": 3, "windows": "contiguous"}, "isonn": {"kernel_size": 2}}
+
+
+@pytest.mark.parametrize("method", MODELS)
+def test_the_card_says_whether_probabilities_were_calibrated(
+    method: str, study: ic.BrainGraphs, tmp_path: Path
+) -> None:
+    parameters = MODELS[method]().get_params()
+    settings = {"max_epochs": 1, "pretraining_epochs": 1, "decoder_sizes": (8,)}
+    short = {name: value for name, value in settings.items() if name in parameters}
+    estimator = MODELS[method](**short | SMALL.get(method, {}))
+    model = quiet_fit(study, estimator, out=tmp_path / "model")
+    assert model.is_calibrated_ == ic.load_model(tmp_path / "model").is_calibrated_ == (method in CALIBRATING)
+    assert ("not calibrated" not in ic.model_card(model)["calibration"]) == (method in CALIBRATING)
+    if "calibrate" in parameters and method in CALIBRATING:
+        plain = quiet_fit(study, estimator.set_params(calibrate=False))
+        assert plain.is_calibrated_ is False and "not calibrated" in plain.card_["calibration"]
+
+
+def test_a_calibration_that_was_skipped_is_not_claimed(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    few = study.subset(np.r_[0:30:2, [1, 3, 5]])  # three patients
+    with pytest.warns(UserWarning, match="not calibrated"):
+        model = ic.fit(few, "gin[max_epochs=1,hidden_size=4]", out=tmp_path / "model")
+    assert model.is_calibrated_ is False and "not calibrated" in model.card_["calibration"]
+    content, arrays = read_file(tmp_path / "model")
+    with pytest.raises(ic.InputError, match="calibrated"):
+        ic.load_model(write_file(tmp_path / "forged", {**content, "calibrated": "yes"}, arrays))
+    del content["calibrated"]
+    assert ic.load_model(write_file(tmp_path / "old", content, arrays)).is_calibrated_ is None
+
+
+def test_the_card_of_another_estimator_does_not_say_that_it_is_calibrated(study: ic.BrainGraphs) -> None:
+    edges = FunctionTransformer(lambda graphs: graphs.reshape(len(graphs), -1))
+    model = quiet_fit(study, make_pipeline(edges, GaussianNB()))
+    assert "not known" in model.card_["calibration"]
 
 
 def test_a_card_names_no_subject_and_says_when_nothing_was_measured(study: ic.BrainGraphs, tmp_path: Path) -> None:
@@ -169,6 +226,14 @@ def test_a_card_names_no_subject_and_says_when_nothing_was_measured(study: ic.Br
     assert card["expected"] is None and any("performance" in limit for limit in card["limits"])
     assert "moved too much" in json.dumps(card["data"])
     assert card == ic.model_card(path) == json.loads(json.dumps(card))
+
+
+def test_a_card_is_not_written_where_there_is_no_folder(study: ic.BrainGraphs, tmp_path: Path) -> None:
+    model = ic.fit(study, "constant")
+    for out, fact in ((tmp_path, "folder"), (tmp_path / "nowhere" / "card.html", "nowhere")):
+        with pytest.raises(ic.InputError, match=fact):
+            ic.model_card(model, out=out)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_hostile_cards_are_shown_as_text_or_refused(study: ic.BrainGraphs, tmp_path: Path) -> None:
@@ -253,3 +318,24 @@ def test_a_benchmark_keeps_models_only_if_asked(results: ic.Results, study: ic.B
     common: dict[str, Any] = {"repeats": 2, "candidates": 1, "jobs": 0, "progress": False, "explain": False}
     ic.benchmark(study, ["linear"], out=tmp_path / "r", save_models=True, **common)
     assert len(list((tmp_path / "r").rglob("model.safetensors"))) == 3
+
+
+@pytest.mark.parametrize("transform", ["", "fisher-z"])
+def test_a_model_of_a_fold_knows_its_nodes_its_classes_and_its_values(
+    transform: str, study: ic.BrainGraphs, tmp_path: Path
+) -> None:
+    names = [f"region {i}" for i in range(study.n_nodes)]
+    data = study.replace(atlas=Atlas(names))
+    ic.benchmark(
+        data, "linear", out=tmp_path / "r", transform=transform, repeats=1, folds=3, jobs=0, progress=False,
+        explain=False, save_models=True,
+    )  # fmt: skip
+    order, graphs = np.arange(study.n_nodes)[::-1], np.array(data.adjacency)
+    shuffled = data.replace(adjacency=graphs[:, order][:, :, order], atlas=Atlas(names[::-1]))
+    for path in (tmp_path / "r").rglob("model.safetensors"):
+        model = ic.load_model(path)
+        assert model.classes_.tolist() == ["control", "patient"] and list(model.node_names_in_) == names
+        probabilities = ic.predict(path, data)["p_patient"]
+        assert_allclose(ic.predict(path, shuffled)["p_patient"], probabilities, atol=1e-12)
+        with pytest.raises(ic.InputError, match="kind"):
+            ic.predict(path, data.replace(adjacency=50 * graphs))

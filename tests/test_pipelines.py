@@ -16,8 +16,10 @@ from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from sklearn.base import BaseEstimator, TransformerMixin
 
 import isocapsnet as ic
+from isocapsnet._explaining import describe_edges
 from isocapsnet._methods import list_steps
 from isocapsnet.cli import main
 from isocapsnet.datasets.atlas import Atlas
@@ -25,6 +27,7 @@ from isocapsnet.datasets.connectivity import TRANSFORMS
 from isocapsnet.evaluation.preparation import Preparation
 from isocapsnet.evaluation.samples import Samples
 from isocapsnet.models import _persistence
+from isocapsnet.models._base import GraphClassifier
 from tests.models.test_untrusted_files import mutate
 
 N, NODES = 36, 6
@@ -259,9 +262,15 @@ def test_policies_for_sites_and_covariates_are_stated_or_refused(model: Any, stu
         ic.predict(stated, moved)
     with pytest.raises(ic.InputError, match="moon"):
         ic.predict(stated, moved, unseen_sites="refuse")
+    strict = quiet_fit(data, "linear", transform="harmonize[unseen=refuse]")
+    with pytest.raises(ic.InputError, match="moon"):
+        ic.predict(strict, moved)
+    with pytest.warns(UserWarning, match="moon"):
+        assert_array_equal(strict.prepare(moved, unseen_sites="keep")[0], np.array(data.adjacency)[0])
     for option in ({"unseen_sites": "keep"}, {"missing_covariates": "average"}):
-        with pytest.raises(ic.InputError, match=f"{next(iter(option))}="):
-            ic.predict(quiet_fit(data, "linear"), data, **option)
+        for other in ({}, {"confounds": "age"} if "unseen_sites" in option else {"harmonize": True}):
+            with pytest.raises(ic.InputError, match=f"{next(iter(option))}="):
+                ic.predict(quiet_fit(data, "linear", **other), data, **option)
     with pytest.raises(ic.InputError, match="unseen_sites="):
         ic.predict(model, data, unseen_sites="drop")
 
@@ -273,6 +282,71 @@ def test_series_are_needed_by_a_model_that_makes_its_graphs(study: ic.BrainGraph
         ic.predict(model, study.replace(time_series=None))
     series = list(study.time_series or ())
     assert_array_equal(model.predict_proba(series), model.predict_proba(study))
+
+
+@pytest.mark.parametrize("options", [{}, {"transform": "scale"}])
+def test_time_series_are_refused_by_a_model_of_graphs(options: dict[str, Any], study: ic.BrainGraphs) -> None:
+    model = quiet_fit(study.replace(time_series=None), "linear", **options)
+    with pytest.raises(ic.InputError, match="time series"):
+        ic.predict(model, study.replace(adjacency=None))
+
+
+def test_the_range_of_values_is_that_of_the_graphs_that_trained(study: ic.BrainGraphs) -> None:
+    graphs = np.array(study.adjacency)
+    names = [*np.array(study.label_names)[study.labels], None]
+    data = ic.BrainGraphs(np.concatenate([graphs, 50 * graphs[:1]]), names)
+    assert quiet_fit(data, "linear").input_range_ == quiet_fit(data.subset(np.arange(N)), "linear").input_range_
+    with pytest.raises(ic.InputError, match="kind"):
+        ic.predict(quiet_fit(data, "linear"), ic.BrainGraphs(50 * graphs))
+    used = quiet_fit(data, "autoencoder[max_epochs=1,pretraining_epochs=0,calibrate=False]", use_unlabeled=True)
+    assert used.input_range_["largest"][1] == 50 * np.abs(graphs[0][~np.eye(NODES, dtype=bool)]).max()
+
+
+def test_weights_below_one_are_not_taken_for_correlations() -> None:
+    weights = np.abs(np.random.default_rng(0).normal(size=(N, NODES, NODES))) * ~np.eye(NODES, dtype=bool)
+    weights = (weights + weights.swapaxes(1, 2)) / (2.1 * weights.max())
+    model = quiet_fit(ic.BrainGraphs(weights, np.arange(N) % 2), "linear")
+    assert len(ic.predict(model, ic.BrainGraphs(2 * weights))) == N
+    signed = weights * np.where(np.arange(N) % 2, 1, -1)[:, None, None] / weights.max() * 0.99
+    for training in (weights + np.eye(NODES), signed):
+        with pytest.raises(ic.InputError, match="correlations"):
+            ic.predict(quiet_fit(ic.BrainGraphs(training, np.arange(N) % 2), "linear"), ic.BrainGraphs(2 * training))
+
+
+def test_levels_that_look_like_numbers_are_the_same_as_texts_and_as_numbers(study: ic.BrainGraphs) -> None:
+    data = study.replace(time_series=None, covariates=pd.DataFrame({"arm": ["1", "2", "x"] * (N // 3)}))
+    model, new = quiet_fit(data, "linear", confounds="arm"), data.subset(np.flatnonzero(np.arange(N) % 3 < 2))
+    numbers = new.replace(covariates=pd.DataFrame({"arm": [1, 2] * (N // 3)}))
+    assert_array_equal(model.predict_proba(numbers), model.predict_proba(new))
+
+
+def test_what_cannot_be_saved_is_refused_before_the_training(
+    study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Halves(TransformerMixin, BaseEstimator):
+        def fit(self, X: np.ndarray, y: Any = None) -> "Halves":
+            return self
+
+        def transform(self, X: np.ndarray) -> np.ndarray:
+            return X / 2
+
+    monkeypatch.setattr(sys.modules[__name__], "Halves", Halves, raising=False)
+    Halves.__module__, Halves.__qualname__ = __name__, "Halves"
+    monkeypatch.setitem(TRANSFORMS, "halves", Halves)  # type: ignore[arg-type]
+    fits: list[Any] = []
+    monkeypatch.setattr(GraphClassifier, "_fit_checked", lambda self, *arguments: fits.append(self) or self)
+    data, out = study.replace(time_series=None), tmp_path / "model"
+    cases: dict[str, dict[str, Any]] = {
+        "decoder=False": {"method": "linear", "decoder": False},
+        "no decoder": {"method": "isocapsnet[reconstruction_weight=0]", "decoder": False},
+        "nowhere": {"method": "linear", "out": tmp_path / "nowhere" / "model"},
+        "folder": {"method": "linear", "out": tmp_path},
+        "halves": {"method": "linear", "transform": "halves"},
+    }
+    for fact, options in cases.items():
+        with pytest.raises(ic.InputError, match=fact):
+            quiet_fit(data, **{"out": out} | options)
+    assert fits == [] and list(tmp_path.iterdir()) == []
 
 
 def test_options_of_a_preparation_are_checked_before_the_fit(study: ic.BrainGraphs) -> None:
@@ -459,6 +533,7 @@ def test_what_a_transform_says_about_edges_is_true(name: str, study: ic.BrainGra
         assert_allclose(curve, np.polyval(np.polyfit(values, curve, 1), values), atol=1e-9)
     if transformer.on_edges in ("linear", "monotone"):
         assert (np.diff(curve) >= -1e-12).all()
+        assert (abs(curve[values == 0][0]) > 1e-9) == transformer.shifts_edges
 
 
 def test_explanations_are_about_the_edges_of_the_data_where_the_preparation_is_linear(study: ic.BrainGraphs) -> None:
@@ -484,6 +559,16 @@ def test_explanations_say_where_edges_are_not_those_of_the_data(study: ic.BrainG
         assert any(fact in note for note in explanation.notes)
     explanation.save(tmp_path)
     assert json.loads((tmp_path / "cards.json").read_text())["notes"] == list(explanation.notes)
+
+
+def test_notes_about_signs_are_true(study: ic.BrainGraphs) -> None:
+    data = study.replace(time_series=None)
+    for options in ({}, {"harmonize": True}, {"confounds": "age"}, {"transform": "scale[per_edge=True],log"}):
+        model = quiet_fit(data, "constant", **{"transform": "scale,log"} | options)
+        notes, keeps = " ".join(describe_edges(model)), (np.sign(model.prepare(data)) == np.sign(data.adjacency)).all()
+        assert ("signs are those of the data" in notes) == keeps == (not options)
+    both = quiet_fit(data, "constant", harmonize=True, transform="scale")
+    assert any(note.startswith("harmonize, scale are linear") for note in describe_edges(both))
 
 
 def test_refits_of_an_explanation_prepare_with_their_training_part_only(

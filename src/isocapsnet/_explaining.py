@@ -112,28 +112,34 @@ def describe_edges(model: PreparedModel) -> list[str]:
     for step, transformer in fitted:
         if step.name != CONNECTIVITY:
             names[transformer.on_edges].append(step.name)
+    shifting = [step.name for step, transformer in fitted if transformer.shifts_edges]
     kind = fitted[0][0].parameters.get("kind", "correlation") if model.needs_series else None
     if names["mixed"] or kind == "tangent":
-        which = ", ".join(names["mixed"]) or "tangent"
+        which = names["mixed"] or ["tangent"]
         return [
-            f"The explanation is not about edges of the data: {which} is not linear, and each entry of its matrices "
+            f"The explanation is not about edges of the data: {_are(which)} not linear, and each entry of the matrices "
             "depends on all edges. Regions and edges below are those of the prepared matrices."
         ]
     edges = "those of the data" if kind is None else f"{kind} of the time series"
     notes = [f"The edges of the explanation are {edges}."]
     if names["linear"]:
         notes.append(
-            f"{', '.join(names['linear'])} is linear in each edge: it scales the edge and subtracts what sites and "
-            "covariates explain, so what a prepared edge adds to the scores is what the edge itself adds."
+            f"{_are(names['linear'])} linear in each edge: edges are scaled{' and shifted' * bool(shifting)}, so what "
+            "a prepared edge adds to the scores is what the edge itself adds."
         )
     if names["monotone"]:
+        signs = "" if shifting or names["edgewise"] else "signs are those of the data, and "
         notes.append(
-            f"{', '.join(names['monotone'])} is a monotone function of each edge: signs are those of the data, and "
-            "sizes are in units of the prepared graphs."
+            f"{_are(names['monotone'])} monotone in each edge: {signs}sizes are in units of the prepared graphs."
         )
-    if names["edgewise"]:
-        notes.append(f"{', '.join(names['edgewise'])} does not keep the sign of an edge: signs are of prepared edges.")
+    if changing := [*names["edgewise"], *shifting]:
+        notes.append(f"The sign of an edge may be changed by {', '.join(changing)}: signs are of prepared edges.")
     return notes
+
+
+def _are(names: Sequence[str]) -> str:
+    """``a is`` or ``a, b are``."""
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def save_figures(explanation: Explanation, coordinates: NDArray[Any] | None, folder: Path) -> None:

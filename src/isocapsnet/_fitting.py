@@ -12,15 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._methods import list_one_method, list_steps
 from isocapsnet._model_cards import make_card
-from isocapsnet._pipelines import PreparedModel, check_range, layout_for, load_model, write_model
+from isocapsnet._pipelines import PreparedModel, check_range, layout_for, load_model, note_training, write_model
 from isocapsnet._planning import adjacency_of, as_source, check_keywords, check_steps, open_with_covariates, uses_series
 from isocapsnet._refitting import Pipeline, plan_refit
-from isocapsnet._validation import InputError, check_option
-from isocapsnet.datasets.atlas import layout_of
+from isocapsnet._validation import InputError, check_option, check_target
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import examine_graphs
 from isocapsnet.datasets.reading import Findings, ReadOptions, as_names
-from isocapsnet.datasets.resemblance import summarize_graphs
 from isocapsnet.evaluation.estimation import build_estimator, search
 from isocapsnet.evaluation.naming import seed_from
 from isocapsnet.evaluation.preparation import TRANSFORM, Preparation
@@ -104,17 +102,17 @@ def fit(
         samples = Samples(graphs, use_series=use_series)
         check_steps(samples, steps)
         pipeline = Pipeline(spec, steps, samples)
-    _check_fit(pipeline, use_unlabeled=use_unlabeled, is_saved=out is not None)
-    model, prepared = _fit_pipeline(pipeline, seed)
+    _check_fit(pipeline, use_unlabeled=use_unlabeled)
+    if out is not None:
+        _check_out(pipeline, Path(out), decoder=decoder)
+    model, prepared = _fit_pipeline(pipeline, seed, is_saved=out is not None)
     if out is not None:
         write_model(model, out, decoder=decoder, precision=precision, graphs=prepared)
     return model
 
 
-def _check_fit(pipeline: Pipeline, *, use_unlabeled: bool, is_saved: bool) -> None:
-    """Refuse what cannot be fitted or saved, before any work is done."""
-    from isocapsnet.models import MODELS
-
+def _check_fit(pipeline: Pipeline, *, use_unlabeled: bool) -> None:
+    """Refuse what cannot be fitted, before any work is done."""
     spec, samples = pipeline.spec, pipeline.samples
     name = samples.data.name or "the data"
     if use_unlabeled and not spec.use_unlabeled:
@@ -123,12 +121,23 @@ def _check_fit(pipeline: Pipeline, *, use_unlabeled: bool, is_saved: bool) -> No
         raise InputError(f"Every graph of {name} has a label; leave out use_unlabeled=True.")
     if not len(samples.labelled):
         raise InputError(f"No graph of {name} has a label; name the column of classes with target=.")
-    is_ours = type(build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, 0)) in MODELS.values()
-    if is_saved and not is_ours:
+
+
+def _check_out(pipeline: Pipeline, out: Path, *, decoder: bool) -> None:
+    """Refuse what cannot be saved, before any work is done."""
+    from isocapsnet.models import MODELS
+    from isocapsnet.models._sizes import check_decoder
+
+    spec = pipeline.spec
+    estimator = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, 0)
+    if type(estimator) not in MODELS.values():
         raise InputError(f"{spec.name} cannot be saved, only the methods in isocapsnet.MODELS; do not give out=.")
+    if not decoder:
+        check_decoder(estimator)
+    check_target("The model", out)
 
 
-def _fit_pipeline(pipeline: Pipeline, seed: int) -> tuple[Any, NDArray[Any]]:
+def _fit_pipeline(pipeline: Pipeline, seed: int, *, is_saved: bool) -> tuple[Any, NDArray[Any]]:
     """The model, fitted to all labelled graphs with the search of the pipeline, and its prepared training graphs."""
     spec, samples = pipeline.spec, pipeline.samples
     preparation, train = Preparation(pipeline.steps, choices=pipeline.transforms), samples.labelled
@@ -150,12 +159,10 @@ def _fit_pipeline(pipeline: Pipeline, seed: int) -> tuple[Any, NDArray[Any]]:
         )  # fmt: skip
     preparation = preparation.settle(settings)
     prepared = preparation.fit(samples, train, codes)
+    if is_saved:
+        preparation.get_state()  # refused before the training if a step does not say what it has learned
     estimator = fit_one(settings, prepared, np.array(samples.data.label_names)[codes])
-    layout = layout_of(samples.data)
-    estimator.n_nodes_in_, estimator.node_names_in_ = layout.n_nodes, layout.node_names
-    estimator.directed_in_ = layout.directed
-    if not samples.is_time_series:
-        estimator.input_range_ = summarize_graphs(samples.X)
+    note_training(estimator, samples, np.concatenate([train, extra]))
     estimator.card_ = make_card(estimator, replace(pipeline, steps=preparation.steps), settings)
     return (PreparedModel(preparation, estimator) if preparation.steps else estimator), prepared
 

@@ -14,7 +14,7 @@ from isocapsnet._format import interval, number
 from isocapsnet._pipelines import load_model
 from isocapsnet._refitting import Pipeline
 from isocapsnet._safe_text import list_some, printable
-from isocapsnet._validation import InputError
+from isocapsnet._validation import InputError, check_target
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.metrics import METRICS
@@ -85,14 +85,15 @@ def make_card(estimator: "GraphClassifier", pipeline: Pipeline, settings: Mappin
 
 def _describe_calibration(estimator: Any) -> str:
     """How the probabilities of an estimator came about."""
-    if not hasattr(estimator, "temperature_"):
+    is_calibrated = getattr(estimator, "is_calibrated_", None)  # a user's own estimator does not say
+    if is_calibrated is None:
+        return "It is not known whether the probabilities were calibrated."
+    if not is_calibrated:
         return "Probabilities are those of the method itself; they were not calibrated on held-out subjects."
-    if not getattr(estimator, "calibrate", False):
-        return "Probabilities are not calibrated (calibrate=False)."
-    return (
-        f"Probabilities are calibrated on held-out training subjects: class scores are multiplied by "
-        f"{estimator.temperature_:.3g} before the softmax."
-    )
+    sentence = "Probabilities are calibrated on held-out training subjects"
+    if not hasattr(estimator, "temperature_"):
+        return f"{sentence}."
+    return f"{sentence}: class scores are multiplied by {estimator.temperature_:.3g} before the softmax."
 
 
 def _describe_covariates(samples: Samples, columns: list[str]) -> dict[str, str]:
@@ -157,6 +158,7 @@ def model_card(model: Any, out: str | Path | None = None) -> dict[str, Any]:
     if card is None:
         raise InputError("The model has no card; fit it with isocapsnet.fit, which writes one.")
     if out is not None:
+        check_target("The card", Path(out))
         write_whole(Path(out), _render(opened, card).encode())
     return dict(card)
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ from isocapsnet._methods import make_step
 from isocapsnet._safe_text import list_some
 from isocapsnet._state import check_names
 from isocapsnet._validation import InputError, check_option
-from isocapsnet.datasets.atlas import Layout, match_nodes
+from isocapsnet.datasets.atlas import Layout, layout_of, match_nodes
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.resemblance import check_resemblance, check_summary
+from isocapsnet.datasets.resemblance import check_resemblance, check_summary, summarize_graphs
 from isocapsnet.evaluation.preparation import Preparation, Step, metadata_for
 from isocapsnet.evaluation.samples import Samples
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:  # torch is imported when a model is saved or read
 
 #: The step that makes graphs of time series. It is the first.
 CONNECTIVITY = "connectivity"
+#: The step that removes differences between sites.
+HARMONIZE = "harmonize"
 _UNSEEN, _MISSING = ("keep", "refuse"), ("average", "refuse")
+_NO_GRAPHS = "The model was fitted to graphs, and the data are time series; make graphs of them as for training."
 
 
 class PreparedModel:
@@ -43,6 +47,7 @@ class PreparedModel:
 
     def __init__(self, preparation: Preparation, model: "GraphClassifier") -> None:
         self.preparation, self.model = preparation, model
+        preparation.training = None  # a model does not keep its data in memory
 
     def __repr__(self) -> str:
         return f"PreparedModel({' -> '.join([*(step.name for step in self.steps), type(self.model).__name__])})"
@@ -91,6 +96,7 @@ class PreparedModel:
         """
         check_option("unseen_sites", unseen_sites, (None, *_UNSEEN))
         check_option("missing_covariates", missing_covariates, _MISSING)
+        self._check_policies(unseen_sites, missing_covariates)
         if not isinstance(data, BrainGraphs):
             source = {"time_series": data} if self.needs_series else {"adjacency": data}
             data = BrainGraphs(**source, **fields)
@@ -98,23 +104,33 @@ class PreparedModel:
         self._check_data(data)
         samples = Samples(data, use_series=self.needs_series)
         everyone, subjects = np.arange(len(samples)), data.subjects.tolist()
+        preparation = copy(self.preparation)
+        preparation.fitted = []
         for step, transformer in self.preparation.fitted:
             check = getattr(transformer, "check_subjects", None)
             stated = step.parameters.get("unseen", "refuse")
-            policy = (unseen_sites or stated) if step.name == "harmonize" else missing_covariates
+            policy = (unseen_sites or stated) if step.name == HARMONIZE else missing_covariates
             if check is not None and policy == "refuse":
                 check(subjects, **metadata_for(check, step, samples, everyone))
-        return self.preparation.apply(samples, everyone)
+            if step.name == HARMONIZE:  # what is asked for here is stronger than what was stated at the fit
+                transformer = copy(transformer).set_params(unseen=policy)
+            preparation.fitted.append((step, transformer))
+        return preparation.apply(samples, everyone)
+
+    def _check_policies(self, unseen_sites: str | None, missing_covariates: str) -> None:
+        """Refuse a policy for something that the preparation does not do."""
+        if unseen_sites is not None and not any(step.name == HARMONIZE for step in self.steps):
+            raise InputError("unseen_sites= does not apply: the model does not harmonise sites; leave it out.")
+        if missing_covariates != "refuse" and not self.columns:
+            raise InputError("missing_covariates= does not apply: the model uses no covariates; leave it out.")
 
     def _check_data(self, data: BrainGraphs) -> None:
         """Refuse data that lack what the preparation needs."""
         if self.needs_series and data.time_series is None:
             raise InputError("The model makes its graphs from time series, and the data are graphs; give time series.")
         if not self.needs_series and data.adjacency is None:
-            raise InputError(
-                "The model was fitted to graphs, and the data are time series; make graphs of them as for training."
-            )
-        if data.adjacency is not None and not self.needs_series:
+            raise InputError(_NO_GRAPHS)
+        if not self.needs_series:
             check_range(self, data)
         if data.sites is None and any("sites_" in vars(transformer) for _, transformer in self.preparation.fitted):
             raise InputError("The model harmonises sites, and the data have none; name their column with site=.")
@@ -135,10 +151,22 @@ class PreparedModel:
 
 
 def check_range(model: Any, data: BrainGraphs) -> None:
-    """Refuse graphs whose values are not of the kind that the model was fitted to, if the model knows."""
+    """Refuse time series, and graphs of another kind than those that the model was fitted to, if the model knows."""
     training = getattr(model, "input_range_", None)
-    if training is not None and data.adjacency is not None:
-        check_resemblance(data.adjacency, data.subjects.tolist(), training)
+    if training is None:
+        return
+    if data.adjacency is None:
+        raise InputError(_NO_GRAPHS)
+    check_resemblance(data.adjacency, data.subjects.tolist(), training)
+
+
+def note_training(estimator: Any, samples: Samples, indices: NDArray[np.int64]) -> None:
+    """Let an estimator know the nodes of its training data and the range of their values, before any preparation."""
+    layout = layout_of(samples.data)
+    estimator.n_nodes_in_, estimator.node_names_in_ = layout.n_nodes, layout.node_names
+    estimator.directed_in_ = layout.directed
+    if not samples.is_time_series:
+        estimator.input_range_ = summarize_graphs(samples.X, indices)
 
 
 def layout_for(model: Any) -> Layout | None:
@@ -205,7 +233,17 @@ def write_model(model: Any, path: str | os.PathLike[str], *, decoder: bool, prec
 
 
 def save_fold_model(estimator: Any, path: Path, preparation: Preparation) -> Path:
-    """Write the model of one fold of a benchmark with the preparation that was fitted there."""
+    """Write the model of one fold of a benchmark with the preparation that was fitted there.
+
+    As after :func:`isocapsnet.fit`, it knows its nodes and the names of its classes, which a benchmark numbers.
+    """
+    assert preparation.training is not None
+    samples, train = preparation.training
+    estimator = copy(estimator)
+    note_training(estimator, samples, train)
+    names = np.array(samples.data.label_names)[estimator.classes_]
+    if np.array_equal(np.unique(names), names):  # else the columns of probabilities would have another order
+        estimator.classes_ = names
     model = PreparedModel(preparation, estimator) if preparation.steps else estimator
     return save_model(model, path)
 

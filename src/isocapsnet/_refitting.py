@@ -1,6 +1,6 @@
 """The pipeline that a fit follows: given by options, or that of a method in a benchmark."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isocapsnet._methods import list_one_method, list_transforms, load_plugins, make_method, make_step
-from isocapsnet._planning import open_data
+from isocapsnet._planning import open_with_covariates
 from isocapsnet._results import Results
 from isocapsnet._results_folders import open_results
 from isocapsnet._validation import InputError
@@ -67,7 +67,8 @@ def plan_refit(
             f"The code of {row.method} was changed after the benchmark in {folder}, so its performance is not known; "
             "run the benchmark again."
         )
-    graphs = _find_data(results, folder, data, reading)
+    columns = [column for step in steps for column in step.columns]
+    graphs = _find_data(results, folder, data, columns, reading)
     samples = _group_as(graphs, results.context["data"]["digest"], any(step.name == "connectivity" for step in steps))
     choices = [] if TRANSFORM in spec.space else job["space"].get(TRANSFORM, [])
     searched = [*spec.space, *([TRANSFORM] if choices else [])]
@@ -101,7 +102,9 @@ def _find_row(results: Results, method: Any) -> MethodResult:
     return row
 
 
-def _find_data(results: Results, folder: str | Path, data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
+def _find_data(
+    results: Results, folder: str | Path, data: Any, columns: Sequence[str], reading: Mapping[str, Any]
+) -> BrainGraphs:
     """The data of a benchmark: its own copy, or equal data that are given."""
     if data is None:
         if reading := {name: value for name, value in reading.items() if value not in (None, (), "auto")}:
@@ -109,12 +112,12 @@ def _find_data(results: Results, folder: str | Path, data: Any, reading: Mapping
         if results.data is None:
             raise InputError(f"{folder} has no usable copy of the data; give the data of the benchmark.")
         return results.data
-    graphs = open_data(data, reading)
+    graphs = open_with_covariates(data, columns, reading)
     digest = (results.context.get("passport") or {}).get("digest")
     if graphs.digest() != digest:
         raise InputError(
             f"{graphs.name or 'The data'} are not the data of the benchmark in {folder}, so its performance says "
-            "nothing about them; leave the data out, or leave out like=."
+            "nothing about them; read them with the same options, leave the data out, or leave out like=."
         )
     return graphs
 

@@ -5,6 +5,7 @@ the command line turns into options before it prints the sentence and exits with
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet._safe_text import printable
 
 # Values per step of a streaming pass: 32 MB of float32, whatever the size of the array behind it.
-_CHUNK_VALUES = 8_000_000
+CHUNK_VALUES = 8_000_000
 # Squares and sums of squares of larger values overflow.
 _MAX_VALUE = 1e100
 
@@ -25,7 +26,7 @@ class InputError(ValueError):
         super().__init__(printable(sentence))
 
 
-def iter_chunks(X: NDArray[Any], chunk_values: int = _CHUNK_VALUES) -> Iterator[tuple[int, NDArray[Any]]]:
+def iter_chunks(X: NDArray[Any], chunk_values: int = CHUNK_VALUES) -> Iterator[tuple[int, NDArray[Any]]]:
     """Yield ``(start, X[start:stop])`` so that a memory-mapped array is never loaded whole."""
     per_graph = max(1, int(np.prod(X.shape[1:])))
     step = max(1, chunk_values // per_graph)
@@ -134,3 +135,11 @@ def check_number(
         kind = "a whole number" if integer else "a number"
         bound = f"{'above' if open_low else 'of at least'} {low}" + ("" if high == np.inf else f" and at most {high}")
         raise InputError(f"{name}={value!r} is out of range; it must be {kind} {bound}.")
+
+
+def check_target(what: str, path: Path) -> None:
+    """Refuse a path that no file can be written to: a folder, or a file in a folder that is missing or misspelt."""
+    if path.is_dir():
+        raise InputError(f"{what} cannot be written to {path}: it is a folder; give the name of a file.")
+    if not path.parent.is_dir():
+        raise InputError(f"{what} cannot be written to {path}: there is no folder {path.parent}; make it first.")

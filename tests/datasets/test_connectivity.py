@@ -1,5 +1,6 @@
 """Transformers inside a fold: known answers, nothing learned from test subjects, metadata where it is needed."""
 
+import tracemalloc
 import warnings
 
 import joblib
@@ -208,6 +209,26 @@ def test_unseen_sites_follow_the_declared_policy(correlations):
     refusing = SiteHarmonizer(unseen="refuse").fit(correlations[train], sites=sites[train])
     with pytest.raises(InputError, match="'single' has fewer than two training subjects"):
         refusing.transform(correlations[30:31], sites=sites[30:31])
+
+
+def test_harmonization_needs_no_more_memory_than_its_result():
+    graphs = np.random.default_rng(0).normal(size=(400, 40, 40))
+    sites = np.arange(400) % 3
+    harmonizer = SiteHarmonizer().fit(graphs[:60], sites=sites[:60])
+    tracemalloc.start()
+    try:
+        harmonizer.transform(graphs, sites=sites)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * graphs.nbytes
+
+
+def test_unseen_sites_alone_are_kept_with_covariates(correlations, metadata):
+    harmonizer = SiteHarmonizer().fit(correlations, **metadata)
+    with pytest.warns(UserWarning, match="moon"):
+        kept = harmonizer.transform(correlations[:4], sites=["moon"] * 4, covariates=metadata["covariates"].iloc[:4])
+    np.testing.assert_array_equal(kept, correlations[:4])
 
 
 def test_one_site_is_left_alone_and_constant_edges_survive(correlations):

@@ -211,6 +211,7 @@ class EdgeScaler(GraphTransformer):
     """
 
     on_edges = "linear"
+    shifts_edges = property(lambda self: self.per_edge)
 
     def __init__(self, per_edge: bool = False) -> None:
         self.per_edge = per_edge

@@ -64,7 +64,7 @@ class CovariateEncoder(Stateful, BaseEstimator):
         frame = self._frame(sites, covariates)
         self.columns_ = list(frame.columns)
         texts = [column for column in self.columns_ if frame[column].dtype.kind not in "biuf"]
-        self.levels_ = {c: sorted({str(value) for value in frame[c] if not is_missing(value)}) for c in texts}
+        self.levels_ = {c: sorted({*_as_texts(frame[c][~frame[c].map(is_missing)])}) for c in texts}
         self.means_ = self._expand(frame).mean().fillna(0).to_numpy(np.float64)
         return self
 
@@ -84,7 +84,7 @@ class CovariateEncoder(Stateful, BaseEstimator):
         """
         return np.column_stack(
             [
-                ~values.astype(str).isin(self.levels_[column]) if column in self.levels_ else _as_numbers(values).isna()
+                ~_as_texts(values).isin(self.levels_[column]) if column in self.levels_ else _as_numbers(values).isna()
                 for column, values in covariates[self.columns_].items()
             ]
         )
@@ -113,7 +113,7 @@ class CovariateEncoder(Stateful, BaseEstimator):
             if column not in self.levels_:
                 expanded.append(_as_numbers(frame[column]))
                 continue
-            values = frame[column].astype(str)
+            values = _as_texts(frame[column])
             is_seen = values.isin(self.levels_[column])
             expanded += [(values == level).astype(np.float64).where(is_seen) for level in self.levels_[column][:-1]]
         return pd.concat(expanded, axis=1, ignore_index=True) if expanded else pd.DataFrame(index=frame.index)
@@ -122,3 +122,8 @@ class CovariateEncoder(Stateful, BaseEstimator):
 def _as_numbers(values: pd.Series) -> pd.Series:
     """A column of numbers, with NaN for texts that are none."""
     return pd.to_numeric(values, errors="coerce").astype(np.float64)
+
+
+def _as_texts(values: pd.Series) -> pd.Series:
+    """A column of texts. Whole numbers are written without decimals: a file may have 1 as a text or as a number."""
+    return values.astype(str).str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)

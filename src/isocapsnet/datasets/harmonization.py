@@ -23,7 +23,7 @@ class ConfoundRegressor(GraphTransformer):
     DataFrame, one row per graph) at fit and at transform.
     """
 
-    on_edges = "linear"
+    on_edges, shifts_edges = "linear", True
     __metadata_request__fit: ClassVar = {"covariates": True}
     __metadata_request__transform: ClassVar = {"covariates": True}
 
@@ -95,7 +95,7 @@ class SiteHarmonizer(GraphTransformer):
         What is added for each coded covariate.
     """
 
-    on_edges = "linear"
+    on_edges, shifts_edges = "linear", True
     __metadata_request__fit: ClassVar = {"sites": True, "covariates": True}
     __metadata_request__transform: ClassVar = {"sites": True, "covariates": True}
 
@@ -156,12 +156,14 @@ class SiteHarmonizer(GraphTransformer):
             warnings.warn(f"{sentence}; its graphs are kept as they are.", stacklevel=2)
         if (frame is None) != (self.encoder_ is None):
             raise InputError("SiteHarmonizer needs covariates at fit and at transform, or at neither.")
-        if not is_seen.any():
-            return graphs
-        site = np.searchsorted(self.sites_, site_names[is_seen])
-        graphs[is_seen] = graphs[is_seen] * self.scale_[site] + self.shift_[site]
-        if (encoded := self._encode(frame, is_seen)) is not None:
-            graphs[is_seen] += np.einsum("gc,gcij->gij", encoded.to_numpy(), self.effects_[site])
+        coded = self._encode(frame, is_seen)
+        encoded = None if coded is None else coded.to_numpy()
+        numbers = np.searchsorted(self.sites_, site_names[is_seen])
+        for row, (index, number) in enumerate(zip(np.flatnonzero(is_seen), numbers, strict=True)):
+            graphs[index] *= self.scale_[number]  # in place: scales of all subjects are as large as their graphs
+            graphs[index] += self.shift_[number]
+            if encoded is not None:
+                graphs[index] += np.einsum("c,cij->ij", encoded[row], self.effects_[number])
         return graphs
 
     def check_subjects(self, subjects: Sequence[str], *, sites: NDArray[Any]) -> None:

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._validation import InputError, check_number, iter_chunks
+from isocapsnet._validation import CHUNK_VALUES, InputError, check_number, iter_chunks
 from isocapsnet.datasets.transformer import off_diagonal
 
 # Sizes of edges beyond the range of the training graphs by this factor are another unit.
 _FACTOR = 10.0
 # Rounding of correlations, which are at most 1.
 _ROUNDING = 1e-6
+# Graphs with negative edges and a largest edge between this and 1 look like correlations.
+_NEAR_ONE = 0.9
 # Graphs with more edges than the first number are not thresholded; those with fewer than the second are.
 _DENSE, _SPARSE = 0.9, 0.5
 # If each training graph has this share of negative edges, graphs without any had their signs removed.
@@ -45,9 +47,12 @@ def measure_graphs(X: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
     return {name: np.concatenate(values) for name, values in zip(FACTS, zip(*parts, strict=True), strict=True)}
 
 
-def summarize_graphs(X: NDArray[Any]) -> dict[str, list[float]]:
-    """The least and the largest of each of :data:`FACTS` over graphs, for a model file."""
-    return {name: [float(values.min()), float(values.max())] for name, values in measure_graphs(X).items()}
+def summarize_graphs(X: NDArray[Any], indices: NDArray[np.int64]) -> dict[str, list[float]]:
+    """The least and the largest of each of :data:`FACTS` over the graphs at ``indices``, for a model file."""
+    step = max(1, CHUNK_VALUES // max(1, X[0].size))
+    parts = [measure_graphs(X[indices[start : start + step]]) for start in range(0, len(indices), step)]
+    facts = {name: np.concatenate([part[name] for part in parts]) for name in FACTS}
+    return {name: [float(values.min()), float(values.max())] for name, values in facts.items()}
 
 
 def check_summary(summary: Any) -> None:
@@ -66,6 +71,9 @@ def check_resemblance(X: NDArray[Any], subjects: Sequence[str], training: Mappin
         training[name] for name in FACTS
     )
     is_symmetric = skew[1] <= _ROUNDING * max(largest, 1.0)
+    is_unit = max(abs(value - 1) for value in diagonal) <= _ROUNDING
+    # Other weights may be at most 1 in all training graphs by chance.
+    are_correlations = largest <= 1 + _ROUNDING and (is_unit or (negative_high > 0 and largest >= _NEAR_ONE))
     has_one_diagonal = diagonal[1] - diagonal[0] <= _ROUNDING
     problems = (
         (
@@ -76,7 +84,7 @@ def check_resemblance(X: NDArray[Any], subjects: Sequence[str], training: Mappin
             ),
         ),
         (
-            (facts["largest"] > 1 + _ROUNDING) & (largest <= 1 + _ROUNDING),
+            (facts["largest"] > 1 + _ROUNDING) & are_correlations,
             lambda i: f"an edge of {facts['largest'][i]:.3g}, and training graphs at most 1, like correlations",
         ),
         (

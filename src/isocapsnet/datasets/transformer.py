@@ -18,6 +18,8 @@ class GraphOutputMixin(TransformerMixin):
     #: What becomes of an edge. "linear": its value times a number, plus what sites and covariates explain; "monotone":
     #: a non-decreasing function of its value; "edgewise": a function of its value; "mixed": a function of all edges.
     on_edges: ClassVar[Literal["linear", "monotone", "edgewise", "mixed"]] = "mixed"
+    #: Whether a number is added to each edge, which may change its sign.
+    shifts_edges: bool = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(auto_wrap_output_keys=None, **options)  # scikit-learn does not wrap transform

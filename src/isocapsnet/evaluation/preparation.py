@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._state import Stateful
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.samples import Samples
 
@@ -52,6 +53,8 @@ class Preparation:
     ----------
     fitted : list of (Step, transformer)
         Empty before ``fit``.
+    training : (Samples, indices) or None
+        What it was fitted to.
     """
 
     def __init__(
@@ -62,10 +65,11 @@ class Preparation:
     ) -> None:
         self.steps, self._node_order, self.choices = tuple(steps), node_order, choices
         self.fitted: list[tuple[Step, Any]] = []
+        self.training: tuple[Samples, NDArray[np.int64]] | None = None
 
     def fit(self, samples: Samples, train: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[Any]:
         """Fit every step on the subjects ``train`` and return their prepared graphs (n_train, n_nodes, n_nodes)."""
-        self.fitted = []
+        self.fitted, self.training = [], (samples, train)
         graphs = self._data(samples, train)
         for step in self.steps:
             transformer = make_transformer(step)
@@ -164,8 +168,8 @@ def make_transformer(step: Step) -> Any:
 def _check_declared(step: Step, transformer: Any) -> None:
     """Refuse a transformer that learns something and does not say what."""
     learns = {name for name in vars(transformer) if name.endswith("_")} - {"n_nodes_in_"}
-    if learns and not any(transformer._get_state()):
+    if not isinstance(transformer, Stateful) or (learns and not any(transformer._get_state())):
         raise InputError(
             f"The transform {step.name} cannot be saved: {type(transformer).__name__} does not declare what it learns "
-            f"({', '.join(sorted(learns))}) in _state_values and _state_arrays."
+            f"({', '.join(sorted(learns)) or 'nothing'}) in _state_values and _state_arrays; see GraphTransformer."
         )

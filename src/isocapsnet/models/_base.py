@@ -42,6 +42,8 @@ class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
     #: The range of values in the training graphs, and the model card; None if the model was not fitted by ``fit``.
     input_range_: dict[str, Any] | None = None
     card_: dict[str, Any] | None = None
+    #: Whether probabilities were calibrated on graphs held out of the training; None if not known (older files).
+    is_calibrated_: bool | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to graphs ``X`` ``(n_graphs, n_nodes, n_nodes)`` and labels ``y`` ``(n_graphs,)``."""
@@ -142,6 +144,7 @@ class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
         self, X: NDArray[Any], classes: NDArray[Any], codes: NDArray[np.int64], *others: NDArray[Any] | None
     ) -> Self:
         self.classes_, self.n_nodes_in_ = classes, X.shape[1]
+        self.is_calibrated_ = False  # a method that calibrates sets it
         try:
             self._fit(X, codes, *others)
         except BaseException:

@@ -25,8 +25,9 @@ class KernelClassifier(GraphClassifier):
     slope_: float
     offset_: NDArray[np.float64]
 
-    #: Whether probabilities are calibrated on held-out graphs.
-    _calibrated: bool = True
+    #: Whether the method calibrates probabilities, if graphs can be held out.
+    _calibrates: bool = True
+    is_calibrated_: bool | None
 
     def _similarity(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """The kernel of each graph with each training graph ``(n_graphs, n_training_graphs)``."""
@@ -61,7 +62,8 @@ class KernelClassifier(GraphClassifier):
             scores[fold] = similarity[np.ix_(fold, train)] @ coef.T + intercept
         held_out = np.concatenate([fold for _, fold in folds])
         scores, codes = scores[held_out], codes[held_out]
-        if self._calibrated:
+        self.is_calibrated_ = self._calibrates
+        if self._calibrates:
             slope, offset = fit_slope_and_offset(scores, codes, weights)
         proba = self._probabilities(scores, slope, offset)[np.arange(len(codes)), codes]
         return slope, offset, float(-weights[codes] @ np.log(np.maximum(proba, 1e-12)))

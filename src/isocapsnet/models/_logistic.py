@@ -19,13 +19,14 @@ _N_FOLDS = 5
 
 
 class Logistic(NamedTuple):
-    """A fitted regression: ``coef (n_classes, n_features)``, ``intercept (n_classes,)``, its strength ``C`` and the
-    log-loss of that strength over the inner folds."""
+    """A fitted regression: ``coef (n_classes, n_features)``, ``intercept (n_classes,)``, its strength ``C``, the
+    log-loss of that strength over the inner folds, and whether these calibrated it."""
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
     C: float
     loss: float = np.nan
+    is_calibrated: bool = False
 
     def predict_proba(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities ``(n_graphs, n_classes)`` of features ``(n_graphs, n_features)``."""
@@ -142,7 +143,7 @@ def _calibrate(
     slope, offset = fit_slope_and_offset(scores[held_out], truth, weights)
     log_proba = log_softmax(slope * scores[held_out] + offset, axis=1)
     loss = -weights[truth] @ log_proba[np.arange(len(truth)), truth]
-    return Logistic(slope * fit.coef, offset, fit.C, float(loss))
+    return Logistic(slope * fit.coef, offset, fit.C, float(loss), is_calibrated=True)
 
 
 def _regression(weights: NDArray[np.float64]) -> LogisticRegression:

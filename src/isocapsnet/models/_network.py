@@ -122,6 +122,7 @@ class NetworkClassifier(GraphClassifier):
         if len(validation) and self.calibrate:
             held_out = self._module_scores(self.module_, graphs.subset(validation)), codes[validation]
         weights = class_weights(self.class_weight, self.classes_, codes)
+        self.is_calibrated_ = held_out is not None
         self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
         self._add_networks(graphs, codes, training, validation, seed, held_out)
         self._warn_if_constant(X, training[:1000])

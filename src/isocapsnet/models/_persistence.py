@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 import isocapsnet
 from isocapsnet._files import write_whole
 from isocapsnet._safe_text import printable
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError, check_number, check_option, check_target
 from isocapsnet.models import MODELS
 from isocapsnet.models._base import GraphClassifier
 from isocapsnet.models._sizes import in_full_precision, in_half_precision, without_decoder
@@ -78,6 +78,7 @@ def save_model(
         "values": _encode(values),
         "input": estimator.input_range_,
         "card": estimator.card_,
+        "calibrated": estimator.is_calibrated_,
     }
     if half:
         content["half"] = half
@@ -86,8 +87,8 @@ def save_model(
         arrays |= {_PREPARATION + name: np.asarray(array, order="C") for name, array in preparation[1].items()}
     header = {"isocapsnet": json.dumps(content, sort_keys=True), "sha256": _digest(content, arrays)}
     target = Path(path)
+    check_target("The model", target)
     try:
-        target.parent.resolve(strict=True)  # a folder that is misspelt is not created
         write_whole(target, save(arrays, header))
     except OSError as error:
         raise InputError(f"The model cannot be written to {target}: {error.strerror}.") from error
@@ -151,6 +152,9 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
     estimator.input_range_, estimator.card_ = content.get("input"), content.get("card")
     if not isinstance(estimator.card_, dict | None):
         raise InputError("its card is not valid")
+    estimator.is_calibrated_ = content.get("calibrated")
+    if not isinstance(estimator.is_calibrated_, bool | None):
+        raise InputError("calibrated is neither true nor false")
     estimator._set_state(_decode(content["values"]), arrays)
     if version < (model._warned_before or model.version):
         warnings.warn(f"{path} was saved before a fix to {method!r} changed its results; fit it again.", stacklevel=3)

@@ -2,13 +2,14 @@
 
 from contextlib import suppress
 from copy import copy, deepcopy
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._validation import InputError
 from isocapsnet.models._base import GraphClassifier
+from isocapsnet.nn.motifs import MOTIF_WINDOWS
 
 _DECODER = "decoder."
 #: Probabilities that differ by less are equal to three digits.
@@ -17,13 +18,24 @@ _EQUAL = 5e-4
 _LEAST_SHARE = 0.01
 
 
+def check_decoder(estimator: GraphClassifier) -> None:
+    """Refuse ``decoder=False``, before the fit, for an estimator whose parameters give it no decoder."""
+    is_alone = getattr(estimator, "windows", None) in MOTIF_WINDOWS  # the motif form without the capsules
+    if is_alone or not hasattr(estimator, "reconstruct") or not getattr(estimator, "reconstruction_weight", 1):
+        _refuse_decoder(estimator)
+
+
+def _refuse_decoder(estimator: GraphClassifier) -> NoReturn:
+    raise InputError(f"{type(estimator).__name__} has no decoder; leave out decoder=False.")
+
+
 def without_decoder(
     estimator: GraphClassifier, values: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The state without the weights of the decoder."""
     kept = {name: array for name, array in arrays.items() if not name.startswith(_DECODER)}
     if len(kept) == len(arrays):
-        raise InputError(f"{type(estimator).__name__} has no decoder; leave out decoder=False.")
+        _refuse_decoder(estimator)
     return values | {"decoder": False}, kept
 
 

@@ -104,6 +104,7 @@ class LinearClassifier(GraphClassifier):
         seed = as_seed(self.random_state)
         head = fit_calibrated(edges, codes, weights, seed=seed, C=self.C, choose_weights=self.class_weight is None)
         self.coef_, self.intercept_, self.C_ = head.coef, head.intercept, head.C
+        self.is_calibrated_ = head.is_calibrated
 
     def _predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         edges = (edge_vectors(X, directed=self.directed_) - self.mean_) / self.scale_

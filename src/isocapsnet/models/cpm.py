@@ -102,6 +102,7 @@ class CPMClassifier(RepresentationMixin, GraphClassifier):
         slope, offset = 1.0, intercept
         scores = np.zeros((len(codes), len(weights)))
         folds = selection_folds(codes, as_seed(self.random_state))
+        self.is_calibrated_ = bool(folds)
         # Edges are selected anew in each fold: the regression on edges that its own graphs selected is overconfident.
         for train, held_out in folds:
             selected, mean, scale, coef_of_fold, _ = self._fit_sums(edges[train], codes[train], weights)

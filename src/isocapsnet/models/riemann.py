@@ -96,12 +96,13 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
             head = fit_calibrated(
                 features - self.centre_, codes, weights, seed=seed, choose_weights=self.class_weight is None
             )
-            self.coef_, self.intercept_ = head.coef, head.intercept
+            self.coef_, self.intercept_, self.is_calibrated_ = head.coef, head.intercept, head.is_calibrated
             return
         self.centre_ = np.zeros(len(weights))
         slope, offset = 1.0, np.zeros(len(weights))
         distances = np.zeros(features.shape)
         folds = selection_folds(codes, seed)
+        self.is_calibrated_ = bool(folds)
         for train, held_out in folds:
             means = self._find_means(matrices[train], codes[train])
             distances[held_out] = self._features(matrices[held_out], means)

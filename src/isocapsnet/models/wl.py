@@ -98,7 +98,7 @@ class WLClassifier(GraphKernelClassifier):
         return np.asarray(kernel.transform(_labelled(graphs, self.node_labels)))
 
     @property
-    def _calibrated(self) -> bool:  # type: ignore[override]
+    def _calibrates(self) -> bool:  # type: ignore[override]
         return self.head == "svm"
 
     def _without_effect(self) -> dict[str, str]:
