@@ -1,8 +1,7 @@
 """From time series to graphs, and from graphs to better graphs, inside a fold.
 
 Everything here is a scikit-learn transformer that learns from the training subjects only. Input and output are graphs
-``(n_graphs, n_nodes, n_nodes)``; :class:`TimeSeriesConnectivity` takes time series. ``sites`` and ``covariates`` are
-passed through scikit-learn's metadata routing (docs/datasets.md has an example).
+``(n_graphs, n_nodes, n_nodes)``; :class:`TimeSeriesConnectivity` takes time series.
 """
 
 from collections.abc import Sequence

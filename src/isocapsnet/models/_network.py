@@ -203,9 +203,7 @@ class NetworkClassifier(GraphClassifier):
         try:
             part.callbacks = deepcopy(self.callbacks)
         except Exception as error:
-            raise InputError(
-                f"callbacks cannot be copied for the fits that calibrate ({error}); set calibrate=False."
-            ) from error
+            raise InputError(f"callbacks cannot be copied to calibrate ({error}); set calibrate=False.") from error
         return part
 
     def _build_store(
@@ -243,8 +241,6 @@ class NetworkClassifier(GraphClassifier):
             f"{type(self).__name__} predicts class {self.classes_[predicted.pop()]} for every training graph. Try "
             'class_weight="balanced", another learning_rate or more epochs.',
         )
-
-    # -- using the fitted module ----------------------------------------------------------------------------
 
     def _check_fitted(self, X: ArrayLike) -> NDArray[Any]:
         graphs = super()._check_fitted(X)
