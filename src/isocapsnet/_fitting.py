@@ -1,6 +1,6 @@
 """One model from Python: :func:`fit`, :func:`predict` and :func:`transform`; :func:`check_data` before either."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from isocapsnet._validation import InputError, check_option, check_target
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import examine_graphs
 from isocapsnet.datasets.reading import Findings, ReadOptions, as_names
-from isocapsnet.evaluation.estimation import build_estimator, search
+from isocapsnet.evaluation.estimation import Fitter, build_estimator
 from isocapsnet.evaluation.naming import seed_from
-from isocapsnet.evaluation.preparation import TRANSFORM, Preparation
+from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import Samples
 
 
@@ -140,28 +141,24 @@ def _check_out(pipeline: Pipeline, out: Path, *, decoder: bool) -> None:
 def _fit_pipeline(pipeline: Pipeline, seed: int, *, is_saved: bool) -> tuple[Any, NDArray[Any]]:
     """The model, fitted to all labelled graphs with the search of the pipeline, and its prepared training graphs."""
     spec, samples = pipeline.spec, pipeline.samples
-    preparation, train = Preparation(pipeline.steps, choices=pipeline.transforms), samples.labelled
+    train = samples.labelled
     codes, extra = samples.labels[train], samples.unlabelled if spec.use_unlabeled else np.arange(0)
-
-    def fit_one(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
-        own = {name: value for name, value in settings.items() if name != TRANSFORM or not pipeline.transforms}
-        estimator = build_estimator(spec.factory, {**spec.parameters, **own, **inner, **spec.runtime}, seed)
-        unlabelled = {"X_unlabeled": preparation.apply(samples, extra)} if len(extra) else {}
-        return estimator.fit(graphs, labels, **unlabelled)
-
-    settings: dict[str, Any] = {}
-    if pipeline.protocol is not None and pipeline.protocol.is_tuned:
-        defaults = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, seed=0).get_params()
-        groups = None if samples.groups is None else samples.groups[train]
-        settings = search(
-            spec.space, fit_one, defaults, pipeline.protocol, preparation, samples, train, codes, groups,
-            lambda purpose: seed_from(purpose, samples.digest, spec.name, seed),
-        )  # fmt: skip
-    preparation = preparation.settle(settings)
+    preparation = Preparation(pipeline.steps, choices=pipeline.transforms)
+    fitter = Fitter(spec.factory, {**spec.parameters, **spec.runtime}, preparation, samples, extra, seed)
+    protocol = pipeline.protocol or Protocol(inner_folds=0)
+    settings = fitter.search(
+        spec.space if protocol.is_tuned else {},
+        protocol,
+        train,
+        codes,
+        None if samples.groups is None else samples.groups[train],
+        lambda purpose: seed_from(purpose, samples.digest, spec.name, seed),
+    )
+    preparation = fitter.preparation
     prepared = preparation.fit(samples, train, codes)
     if is_saved:
         preparation.get_state()  # refused before the training if a step does not say what it has learned
-    estimator = fit_one(settings, prepared, np.array(samples.data.label_names)[codes])
+    estimator = fitter.fit(settings, prepared, np.array(samples.data.label_names)[codes])
     note_training(estimator, samples, np.concatenate([train, extra]))
     estimator.card_ = make_card(estimator, replace(pipeline, steps=preparation.steps), settings)
     return (PreparedModel(preparation, estimator) if preparation.steps else estimator), prepared

@@ -63,33 +63,68 @@ def list_candidates(
     return [*first, *(setting for setting in drawn if changes(setting) not in first)][:limit]
 
 
-def search(
-    space: Mapping[str, Any],
-    fit: Callable[..., Any],
-    defaults: Mapping[str, Any],
-    protocol: Protocol,
-    preparation: Preparation,
-    samples: Samples,
-    train: NDArray[np.int64],
-    labels: NDArray[Any],
-    groups: NDArray[Any] | None,
-    seed: Callable[[str], int],
-) -> dict[str, Any]:
-    """The settings of ``space`` that inner folds of ``train`` favour, found with the search of ``protocol``.
+class Fitter:
+    """Fits a method after its preparation: the candidates of a search, then the settings that it has chosen.
 
-    ``fit(settings, graphs, labels)`` fits an estimator, whose parameters are ``defaults`` if they are not searched.
-    ``seed(purpose)`` is a seed. Empty if the defaults are best, if there is nothing to search, or if there are too few
-    subjects for inner folds.
+    Parameters
+    ----------
+    factory, parameters
+        The estimator: its import path, and the arguments that are not searched.
+    preparation : Preparation
+        With the transforms among which the search may choose.
+    samples : Samples
+    extra : array of indices
+        Unlabelled subjects that the estimator is given, too.
+    seed : int
+        Of the estimator.
     """
-    if not space:
-        return {}
-    defaults = {**defaults, **({TRANSFORM: NO_TRANSFORM} if preparation.choices else {})}
-    candidates = list_candidates(space, defaults, protocol.n_candidates, seed("candidates"))
-    folds = inner_folds(labels, groups, protocol.inner_folds, seed("inner folds"))
-    # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the network
-    # of the paper alone, which is what its search is about.
-    inner = partial(fit, calibrate=False) if "calibrate" in defaults else fit
-    return tune(candidates, folds, inner, preparation, samples, train, labels) if folds else {}
+
+    def __init__(
+        self,
+        factory: str,
+        parameters: Mapping[str, Any],
+        preparation: Preparation,
+        samples: Samples,
+        extra: NDArray[np.int64],
+        seed: int,
+    ) -> None:
+        self.factory, self.parameters, self.seed = factory, parameters, seed
+        self.preparation, self.samples, self.extra = preparation, samples, extra
+        self._chooses_transform = bool(preparation.choices)
+
+    def search(
+        self,
+        space: Mapping[str, Any],
+        protocol: Protocol,
+        train: NDArray[np.int64],
+        labels: NDArray[Any],
+        groups: NDArray[Any] | None,
+        seed: Callable[[str], int],
+    ) -> dict[str, Any]:
+        """The settings of ``space`` that inner folds of ``train`` favour; the preparation takes the chosen transform.
+
+        ``seed(purpose)`` is a seed. Empty if the defaults are best, if there is nothing to search, or if there are too
+        few subjects for inner folds.
+        """
+        settings: dict[str, Any] = {}
+        folds = inner_folds(labels, groups, protocol.inner_folds, seed("inner folds")) if space else []
+        if folds:
+            defaults = build_estimator(self.factory, self.parameters, seed=0).get_params()
+            defaults |= {TRANSFORM: NO_TRANSFORM} if self._chooses_transform else {}
+            candidates = list_candidates(space, defaults, protocol.n_candidates, seed("candidates"))
+            # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the
+            # network of the paper alone, which is what its search is about.
+            fit = partial(self.fit, calibrate=False) if "calibrate" in defaults else self.fit
+            settings = tune(candidates, folds, fit, self.preparation, self.samples, train, labels)
+        self.preparation = self.preparation.settle(settings)
+        return settings
+
+    def fit(self, settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
+        """The estimator with these settings, fitted to prepared graphs."""
+        own = {name: value for name, value in settings.items() if name != TRANSFORM or not self._chooses_transform}
+        estimator = build_estimator(self.factory, {**self.parameters, **own, **inner}, self.seed)
+        extra = {"X_unlabeled": self.preparation.apply(self.samples, self.extra)} if len(self.extra) else {}
+        return estimator.fit(graphs, labels, **extra)
 
 
 def tune(

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from isocapsnet.evaluation.artifacts import write_artifacts
 from isocapsnet.evaluation.engine.memory import peak_memory, reset_peak_memory
-from isocapsnet.evaluation.estimation import as_tuples, build_estimator, predict_probabilities, search
+from isocapsnet.evaluation.estimation import Fitter, as_tuples, predict_probabilities
 from isocapsnet.evaluation.naming import digest_of, seed_from
-from isocapsnet.evaluation.preparation import TRANSFORM, Preparation, Step
+from isocapsnet.evaluation.preparation import Preparation, Step
 from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, null_order
 from isocapsnet.evaluation.samples import DataSource, Samples
 
@@ -117,27 +117,23 @@ def run_job(task: Task) -> dict[str, Any]:
     order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
     train, test, labels = order[split.train], order[split.test], samples.labels[split.train]
     extra = free_unlabelled(samples, protocol, test) if job.use_unlabeled else np.arange(0)
-    preparation = Preparation(task.steps, _node_order(job, samples), task.transforms)
-
-    def fit(settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
-        own = {name: value for name, value in settings.items() if name != TRANSFORM or not task.transforms}
-        parameters = {**job.parameters, **own, **inner, **task.runtime}
-        estimator = build_estimator(task.factory, parameters, job.seed("fit"))
-        unlabelled = {"X_unlabeled": preparation.apply(samples, extra)} if len(extra) else {}
-        return estimator.fit(graphs, labels, **unlabelled)
-
+    fitter = Fitter(
+        task.factory,
+        {**job.parameters, **task.runtime},
+        Preparation(task.steps, _node_order(job, samples), task.transforms),
+        samples,
+        extra,
+        job.seed("fit"),
+    )
     reset_peak_memory()
     clock = [time.perf_counter()]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        settings: dict[str, Any] = {}
-        if job.space:
-            defaults = build_estimator(task.factory, {**job.parameters, **task.runtime}, seed=0).get_params()
-            groups = None if samples.groups is None else samples.groups[split.train]
-            settings = search(job.space, fit, defaults, protocol, preparation, samples, train, labels, groups, job.seed)
+        groups = None if samples.groups is None else samples.groups[split.train]
+        settings = fitter.search(job.space, protocol, train, labels, groups, job.seed)
         clock.append(time.perf_counter())
-        preparation = preparation.settle(settings)
-        estimator = fit(settings, preparation.fit(samples, train, labels), labels)
+        preparation = fitter.preparation
+        estimator = fitter.fit(settings, preparation.fit(samples, train, labels), labels)
         clock.append(time.perf_counter())
         prepared = preparation.apply(samples, test)
         probabilities = predict_probabilities(estimator, prepared, samples.classes)
