@@ -44,7 +44,7 @@ def results(study: ic.BrainGraphs, tmp_path_factory: pytest.TempPathFactory) -> 
         warnings.simplefilter("ignore")
         return ic.benchmark(
             study, [CNN, "linear", "constant"], out=folder, transform="fisher-z,confounds", confounds="age", repeats=1,
-            candidates=4, jobs=0, explain=False, progress=False,
+            candidates=4, search="exhaustive", jobs=0, explain=False, progress=False,
         )  # fmt: skip
 
 

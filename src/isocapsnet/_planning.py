@@ -40,6 +40,7 @@ class Options:
     repeats: int | None
     folds: int | None
     candidates: int | None
+    search: str
     permutations: int
     test: str
     audit: str | None
@@ -174,6 +175,7 @@ def make_plan(
         options.protocol,
         Protocol.n_folds if options.folds is None else options.folds,
         n_candidates=Protocol.n_candidates if options.candidates is None else options.candidates,
+        search=options.search,
     )
     _check_data(samples, protocol, steps, options)
     named = (*covariates, *options.confounds)
