@@ -187,8 +187,10 @@ def tune(
                     kept.add(candidates[row], fold, areas[row], time.perf_counter() - began)
         return list(areas.values())
 
-    best, _ = race(search, len(candidates), [len(outside) for _, outside in folds], score)
-    kept.write()
+    try:
+        best, _ = race(search, len(candidates), [len(outside) for _, outside in folds], score)
+    finally:
+        kept.write()
     if best is None:
         raise reasons[0]
     return dict(candidates[best])

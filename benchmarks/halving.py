@@ -3,11 +3,11 @@
 The simulation draws true ROC AUCs of candidates (mean 0.7, standard deviation ``spread``; the defaults like the others,
 or one standard deviation better). The score of a candidate in an inner fold is its true value plus an error with the
 variance of Hanley and McNeil for so many subjects in two equal classes. A share of this variance (``correlation``) is
-common to all candidates, since they are tested on the same subjects. One line per cell: the expected true ROC AUC of the
+common to all candidates, since they are tested on the same subjects. The table has the expected true ROC AUC of the
 chosen candidate minus that of exhaustive search, and the share of its fits. No test score is involved.
 
-    python benchmarks/search.py                       # the tables of docs/choices.md
-    python benchmarks/search.py --scores out.jsonl    # stored inner scores: one JSON line per inner fit
+    python benchmarks/halving.py                       # the tables of docs/choices.md
+    python benchmarks/halving.py --scores out.jsonl    # stored inner scores: one JSON line per inner fit
 """
 
 import argparse
@@ -113,8 +113,8 @@ def simulation_table(n_draws: int) -> list[str]:
 def stored_table(path: Path) -> list[str]:
     """Real inner scores: what remains of the differences between candidates, and what both searches choose.
 
-    The score of a choice is the mean over the inner folds that the choice did not see: each fold in turn is left out, the
-    search runs on the others, and its choice is scored in the one left out.
+    The score of a choice is that of inner folds which the choice did not see: each fold in turn is left out, the search
+    runs on the others, and its choice is scored in the one left out.
     """
     tables: dict[tuple[str, int, int], dict[tuple[int, int], float]] = defaultdict(dict)
     for line in map(json.loads, path.read_text().splitlines()):
@@ -150,7 +150,7 @@ def _components(scores: NDArray[np.float64]) -> tuple[float, float]:
 
 def _leave_one_out(scores: NDArray[np.float64]) -> tuple[float, float, float]:
     """Halving and the defaults minus exhaustive search in the folds left out; and the share of fits with all folds."""
-    n_rows, n_folds = scores.shape
+    n_folds = scores.shape[1]
     gains = []
     for out in range(n_folds):
         rest = np.delete(scores, out, axis=1)
