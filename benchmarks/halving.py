@@ -117,17 +117,20 @@ def stored_table(path: Path) -> list[str]:
     runs on the others, and its choice is scored in the one left out.
     """
     tables: dict[tuple[str, int, int], dict[tuple[int, int], float]] = defaultdict(dict)
+    n_candidates: dict[tuple[str, int, int], int] = {}
     for line in map(json.loads, path.read_text().splitlines()):
+        where = line["method"], line["repeat"], line["fold"]
+        n_candidates[where] = line["n_candidates"]
         if line["inner"] is not None:
-            tables[line["method"], line["repeat"], line["fold"]][line["row"], line["inner"]] = line.get("auc", np.nan)
+            tables[where][line["row"], line["inner"]] = line.get("auc", np.nan)
     lines = ["| method | searches | spread | noise | halving - exhaustive | defaults - exhaustive | share of fits |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for method in dict.fromkeys(name for name, *_ in tables):
         rows = []
-        for (name, *_), table in tables.items():
-            n_rows, n_folds = (1 + max(index) for index in zip(*table, strict=True))
-            if name == method and len(table) == n_rows * n_folds:
-                rows.append(np.array([[table[row, fold] for fold in range(n_folds)] for row in range(n_rows)]))
+        for where, table in tables.items():
+            shape = n_candidates[where], N_FOLDS
+            if where[0] == method and len(table) == np.prod(shape):
+                rows.append(np.array([table[index] for index in np.ndindex(shape)]).reshape(shape))
         scored = [_leave_one_out(scores) for scores in rows if len(scores) > 1 and not np.isnan(scores).any()]
         if not scored:
             continue
