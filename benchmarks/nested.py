@@ -13,13 +13,13 @@ The stored figures of an earlier release stand in ``nested-previous.json``; ``--
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import fields
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,8 @@ def make_tasks(data: str, methods: str, search: str | None, folder: Path) -> lis
     return Plan(source, specs, protocol, repeats=5, explain="nested:explain_timed").tasks(folder)
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Sums over folds of every method."""
+def measure(options: argparse.Namespace) -> None:
+    """Sums over folds of every method, written after each job: an interrupted run leaves those that were finished."""
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with tempfile.TemporaryDirectory() as name:
         tasks = make_tasks(options.data, options.methods, options.search, Path(name))
@@ -96,8 +96,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         chosen = [task for task in tasks if task.job.repeat * 3 + task.job.fold < (options.folds_only or n_folds)]
         # The dear methods first, so that no process is left with one of them at the end.
         chosen.sort(key=lambda task: -METHODS.split(",").index(task.job.method) if task.job.method in METHODS else 0)
+        about = {
+            "data": Path(options.data).stem,
+            "release": options.release,
+            "search": options.search,
+            "n_folds": n_folds,
+            "torch": version("torch"),
+            "cores": os.cpu_count(),
+        }
         with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-            for answer in pool.map(run_one, (task.to_json() for task in chosen), [name] * len(chosen)):
+            for future in as_completed([pool.submit(run_one, task.to_json(), name) for task in chosen]):
+                answer = future.result()
                 row = sums[answer["method"]]
                 row["folds"] += 1
                 row["inner_fits"] += answer["inner_fits"] or 0
@@ -105,19 +114,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 for part in PARTS:
                     row[part] += answer[part]
                 print(json.dumps(answer), flush=True)
-    packages = subprocess.run(
-        [sys.executable, "-c", "import torch, platform; print(torch.__version__, platform.processor())"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return {
-        "data": Path(options.data).name,
-        "release": options.release,
-        "search": options.search or "exhaustive",
-        "n_folds": n_folds,
-        "torch": packages.stdout.split()[0],
-        "cores": os.cpu_count(),
-        "methods": {method: dict(row) for method, row in sums.items()},
-    }
+                if options.output is not None:
+                    write(options.output, about, sums)
+
+
+def write(path: Path, about: dict[str, Any], sums: dict[str, dict[str, float]]) -> None:
+    """The figures as JSON; methods that were not run keep theirs."""
+    earlier = json.loads(path.read_text())["methods"] if path.exists() else {}
+    found = {**earlier, **sums}
+    order = sorted(found, key=lambda method: METHODS.index(method) if method in METHODS else len(METHODS))
+    path.write_text(json.dumps({**about, "methods": {method: found[method] for method in order}}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -139,11 +145,7 @@ def main() -> None:
     paths = [str(options.source or ROOT / "src"), here, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # of the processes that run jobs
     sys.path[:0] = paths[:2]
-    result = measure(options)
-    if options.output is not None:
-        earlier = json.loads(options.output.read_text()) if options.output.exists() else {"methods": {}}
-        result["methods"] = {**earlier["methods"], **result["methods"]}
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    measure(options)
 
 
 if __name__ == "__main__":

@@ -55,42 +55,45 @@ def hours(value: float) -> str:
 
 MEMORY = """## 40,000 subjects of 400 nodes
 
-Nobody ran this study here. The figures are measured unit costs, arithmetic, and a run of the real scheduler in simulated
-time: `python benchmarks/scaling.py`.
+Nobody ran this study here. The figures are measured unit costs, arithmetic, and a run of the real scheduler in
+simulated time: `python benchmarks/scaling.py`.
 
 ### Memory
 
-The graphs are 40,000 × 400² × 4 bytes = 25.6 GB in one file, which workers map. A job takes the graphs of its training
-fold out of it, 26,667 or 17 GB, and for the prediction those of its test fold, 8.5 GB; a search takes less. So a worker
-needs 26 GB and what its method needs (last column below), and workers on one machine share nothing but the file. `linear`
-needs the 79,800 edges of 26,667 subjects in double precision, 17 GB more, and `wl` a kernel matrix of 5.7 GB.
+The graphs are 40,000 × 400² × 4 bytes = 25.6 GB in one file, which workers map. A job takes the graphs of its
+training fold out of it, 26,667 or 17 GB, and for the prediction those of its test fold, 8.5 GB; a search takes
+less. So a worker needs 26 GB and what its method needs (last column below), and workers on one machine share
+nothing but the file. `linear` needs the 79,800 edges of 26,667 subjects in double precision, 17 GB more, and `wl` a
+kernel matrix of 5.7 GB.
 
 ### Time of one job
 
-One job is one fold of one method: the search by halving in inner folds, at most 14 fits, and the last fit. Processor
-seconds per graph and epoch were measured on one thread with 32 graphs of 100 and of 200 nodes, and extrapolated to 400 by
-the power of the number of nodes between them. Every fit is taken to need all its epochs (`max_epochs`). A nested benchmark
-has 15 such jobs of each method.
+One job is one fold of one method: the search by halving in inner folds, at most 14 fits, and the last fit.
+Processor seconds per graph and epoch were measured on one thread with 64 graphs of 200 nodes. Windows, edges and
+weights grow with the square of the nodes, so the figures for 400 nodes are four times as large; the power of the
+nodes between 100 and 200 is a check, and above 2 where the weights leave the caches. Every fit is taken to need all
+its epochs (`max_epochs`). A nested benchmark has 15 such jobs of each method.
 """
 
 GPU = """All of them together are {total:,.0f} core hours. On an H200, by the times of match and routing at 400 nodes
-(below) and the rest of a training step scaled by the square of the nodes, Iso-CapsNet needs {milliseconds:.2g} ms per
-graph and epoch, and {hours} per job. For the other methods nothing was measured on a GPU at this size.
+(below) and the rest of a training step scaled by the square of the nodes, Iso-CapsNet needs {milliseconds:.2g} ms
+per graph and epoch, and {hours} per job. For the other methods nothing was measured on a GPU at this size.
 
 ### A cluster
 
-A plan with all methods of the table ran through the scheduler of the benchmark, with records on disk. Only the workers
-were simulated. Job lengths are those of the table with a standard deviation of 25 %. A worker dies once in 200 hours and
-is back after six minutes; a job is given up after four deaths. One job in a hundred fails. The command is started again
-until every record is there. *Ideal* is all work divided by all workers.
+A plan with all methods of the table ran through the scheduler of the benchmark, with records on disk. Only the
+workers were simulated. Job lengths are those of the table with a standard deviation of 25 %. A worker dies once in
+200 hours and is back after six minutes; a job is given up after four deaths. One job in a hundred fails. The
+command is started again until every record is there. *Ideal* is all work divided by all workers.
 """
 
 NOTES = """- The fold is the unit of work, so without permutations no more workers are busy than there are jobs, and the
   longest job decides. More repeats, permutations or methods use more workers; more workers do not shorten a job.
-- Kept inner scores matter when a job is long beside the life of a worker: a job that dies continues after its last inner
-  fit. The searches of permutations are not kept.
-- The runner is one process. It checks and stores a record of 13,333 test subjects in {seconds:.2f} s ({megabytes:.1f} MB
-  on disk) and needs {rest:.0f} ms per job for the rest, so it keeps up with about {per_hour:,.0f} jobs an hour.
+- Kept inner scores matter when a job is long beside the life of a worker: a job that dies continues after its last
+  inner fit. The searches of permutations are not kept.
+- The runner is one process. It checks and stores a record of 13,333 test subjects in {seconds:.2f} s
+  ({megabytes:.1f} MB on disk) and needs {rest:.0f} ms per job for the rest, so it keeps up with about
+  {per_hour:,.0f} jobs an hour.
 """
 
 

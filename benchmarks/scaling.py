@@ -3,8 +3,8 @@
     python benchmarks/scaling.py --output docs/performance/scaling.json    # both parts
     python benchmarks/scaling.py --only cluster --workers 2000 --permutations 20
 
-*Unit costs* are processor seconds of an epoch and peak memory of a fit at two sizes, extrapolated to 400 nodes by the
-power of the number of nodes that the two sizes show. *Cluster* runs a plan of all methods through ``Execution`` and
+*Unit costs* are processor seconds of an epoch and peak memory of a fit, measured at 200 nodes and scaled to 400 by the
+square of the nodes. *Cluster* runs a plan of all methods through ``Execution`` and
 ``run_tasks``, with files on disk, on an executor whose workers are simulated: job lengths come from the unit costs,
 some jobs fail, and workers die and come back.
 """
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -27,8 +28,10 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._threads import one_thread
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation import DataSource, Execution, MethodSpec, Plan, Protocol, Store
+from isocapsnet.evaluation.engine.memory import peak_memory
 from isocapsnet.evaluation.jobs import Job, Task, describe_fold
 from isocapsnet.models import MODELS
 
@@ -48,7 +51,7 @@ METHODS = (
     "dgcnn",
     "autoencoder",
 )
-SIZES, N_GRAPHS = (100, 200), 32
+SIZES, N_GRAPHS = (100, 200), 64
 #: Assumptions about a cluster: workers that die per hour and their hours away, jobs that fail, spread of job lengths.
 DEATHS, AWAY, FAILING, SPREAD = 1 / 200, 0.1, 0.01, 0.25
 _ATTEMPTS = 4  # Dask gives a job up when it was on three workers that died
@@ -58,31 +61,46 @@ _ATTEMPTS = 4  # Dask gives a job up when it was on three workers that died
 
 
 def measure_method(method: str) -> dict[str, float]:
-    """Processor seconds per graph and epoch, and gigabytes of a fit beyond its graphs, at 400 nodes."""
-    seconds, memory = [], []
-    for n_nodes in SIZES:
-        few, many = (_measure(method, n_nodes, epochs) for epochs in (1, 3))
-        seconds.append((many["fit_cpu_seconds"] - few["fit_cpu_seconds"]) / 2 / N_GRAPHS)
-        memory.append(max(few["peak_mb"], many["peak_mb"]) / 1024 - 4 * N_GRAPHS * n_nodes**2 / 1024**3)
-    power = np.log(seconds[1] / seconds[0]) / np.log(SIZES[1] / SIZES[0])
-    per_square = (memory[1] - memory[0]) / (SIZES[1] ** 2 - SIZES[0] ** 2)
+    """Processor seconds per graph and epoch, and gigabytes of a fit beyond its graphs, at 400 nodes.
+
+    Windows, edges and weights grow with the square of the nodes, so the figures of the larger size are scaled by it.
+    The power between the two sizes is a check.
+    """
+    small, large = (_measure_in_a_process(method, n_nodes) for n_nodes in SIZES)
+    square = (N_NODES / SIZES[1]) ** 2
+    per_square = (large["gigabytes"] - small["gigabytes"]) / (SIZES[1] ** 2 - SIZES[0] ** 2)
     return {
-        **{f"seconds_{n_nodes}": value for n_nodes, value in zip(SIZES, seconds, strict=True)},
-        "power": power,
-        "seconds": seconds[1] * (N_NODES / SIZES[1]) ** power,
-        "gigabytes": memory[1] + per_square * (N_NODES**2 - SIZES[1] ** 2),
+        **{f"seconds_{n_nodes}": row["seconds"] for n_nodes, row in zip(SIZES, (small, large), strict=True)},
+        "power": np.log(large["seconds"] / small["seconds"]) / np.log(SIZES[1] / SIZES[0]),
+        "seconds": large["seconds"] * square,
+        "gigabytes": large["gigabytes"] + per_square * (N_NODES**2 - SIZES[1] ** 2),
     }
 
 
-def _measure(method: str, n_nodes: int, epochs: int) -> dict[str, float]:
-    settings = {"method": method, "n_nodes": n_nodes, "n_training": N_GRAPHS, "n_validation": 0, "epochs": epochs}
-    settings["parameters"] = {"validation_fraction": 0.0, "calibrate": False, "windows": "contiguous"}
-    command = [sys.executable, str(HERE / "measure.py"), "epoch", json.dumps(settings), "--threads=1"]
-    done = subprocess.run(command, capture_output=True, text=True)
+def _measure_in_a_process(method: str, n_nodes: int) -> dict[str, float]:
+    done = subprocess.run([sys.executable, __file__, "--unit", method, str(n_nodes)], capture_output=True, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+        raise SystemExit(f"{method} at {n_nodes} nodes failed:\n{done.stderr}")
     answer: dict[str, float] = json.loads(done.stdout)
     return answer
+
+
+def measure_unit(method: str, n_nodes: int) -> dict[str, float]:
+    """In this process: the difference between fits of three epochs and of one, per graph and epoch; peak memory."""
+    X = np.random.default_rng(0).normal(size=(N_GRAPHS, n_nodes, n_nodes)).astype(np.float32)
+    X = (X + X.transpose(0, 2, 1)) / 2
+    settings = {"validation_fraction": 0.0, "patience": None, "calibrate": False, "windows": "contiguous"}
+    settings |= {"random_state": 0, "tolerance": 0.0}
+    model = MODELS[method]()
+    model.set_params(**{name: value for name, value in settings.items() if name in model.get_params()})
+    used = []
+    with warnings.catch_warnings(), one_thread():
+        warnings.simplefilter("ignore")
+        for epochs in (1, 1, 3):  # the first compiles
+            began = time.process_time()
+            model.set_params(max_epochs=epochs).fit(X, np.arange(N_GRAPHS) % 2)
+            used.append(time.process_time() - began)
+    return {"seconds": (used[2] - used[1]) / 2 / N_GRAPHS, "gigabytes": peak_memory() / 1024**3 - X.nbytes / 1024**3}
 
 
 def gpu_seconds() -> float:
@@ -321,7 +339,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2000, help="workers of the simulated cluster (2000)")
     parser.add_argument("--permutations", type=int, default=100, help="permutations of the simulated benchmark")
     parser.add_argument("--output", type=Path, default=HERE.parent / "docs" / "performance" / "scaling.json")
+    parser.add_argument("--unit", nargs=2, metavar=("METHOD", "NODES"), help="measure one method in this process")
     options = parser.parse_args()
+    if options.unit is not None:
+        print(json.dumps(measure_unit(options.unit[0], int(options.unit[1]))))
+        return
     result = json.loads(options.output.read_text()) if options.output.exists() else {}
     if options.only != "cluster":
         result["units"] = measure_units()

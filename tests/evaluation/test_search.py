@@ -183,6 +183,22 @@ def test_a_search_that_was_killed_continues_where_it_stopped(tmp_path: Path) -> 
     assert second.stdout.strip() == str(whole["settings"])
 
 
+def test_two_searches_at_once_in_one_folder_choose_the_same(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from isocapsnet.evaluation import inner_scores\n"
+        "from test_search import _plan, _run\n"
+        "inner_scores._SECONDS_BETWEEN_FILES = 0\n"
+        "print(_run(_plan(Path(sys.argv[1])), Path(sys.argv[2]))['settings'])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "log"), str(tmp_path / "out")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [process.communicate()[0].strip() for process in both]
+    assert answers == [str(_run(_plan(tmp_path / "log"), tmp_path / "alone")["settings"])] * 2
+    [file] = (tmp_path / "out" / "inner").glob("??/*.json")
+    assert check_scores(read_json(file))["key"] == file.stem
+    assert not (tmp_path / "out" / "rejected").exists()
+
+
 def test_another_search_and_more_candidates_reuse_scores(tmp_path: Path) -> None:
     log, folder = tmp_path / "log", tmp_path / "out"
     few = _run(_plan(log, grid=GRID[3:]), folder)
