@@ -57,11 +57,16 @@ def hanley_mcneil(area: float, n_cases: int, n_controls: int) -> float:
     return float(np.sqrt(variance / (n_cases * n_controls)))
 
 
-def rerun(scores: NDArray[np.float64], sizes: list[int], search: str) -> tuple[int, int]:
-    """What a search chooses in a whole table of scores ``(n_candidates, n_folds)``, and its number of fits."""
+def rerun(scores: NDArray[np.float64], sizes: list[int], search: str) -> tuple[int, NDArray[np.float64]]:
+    """What a search chooses in a whole table of scores ``(n_candidates, n_folds)``, and the scores it needed."""
     chosen, tried = race(search, len(scores), sizes, lambda fold, rows: scores[rows, fold])
     assert chosen is not None
-    return chosen, int((~np.isnan(tried)).sum())
+    return chosen, tried
+
+
+def count(tried: NDArray[np.float64]) -> int:
+    """The fits behind the scores of a search."""
+    return int((~np.isnan(tried)).sum())
 
 
 def simulate(cell: Cell, n_draws: int, seed: int = 0) -> Outcome:
@@ -75,9 +80,9 @@ def simulate(cell: Cell, n_draws: int, seed: int = 0) -> Outcome:
         truth[0] += cell.spread * cell.default_is_better
         # What all candidates share moves all of them together and cannot change the choice, so it is left out.
         scores = truth[:, None] + error * rng.normal(size=(cell.n_candidates, N_FOLDS))
-        chosen, n_fits = rerun(scores, sizes, "halving")
+        chosen, tried = rerun(scores, sizes, "halving")
         differences[draw] = truth[chosen] - truth[rerun(scores, sizes, "exhaustive")[0]]
-        fits += n_fits
+        fits += count(tried)
     return Outcome(
         float(differences.mean()),
         float(differences.std() / np.sqrt(n_draws)),
@@ -159,7 +164,7 @@ def _leave_one_out(scores: NDArray[np.float64]) -> tuple[float, float, float]:
         rest = np.delete(scores, out, axis=1)
         halving, exhaustive = (rerun(rest, [40] * (n_folds - 1), name)[0] for name in ("halving", "exhaustive"))
         gains.append([scores[halving, out] - scores[exhaustive, out], scores[0, out] - scores[exhaustive, out]])
-    return (*np.mean(gains, axis=0), rerun(scores, [40] * n_folds, "halving")[1] / scores.size)
+    return (*np.mean(gains, axis=0), count(rerun(scores, [40] * n_folds, "halving")[1]) / scores.size)
 
 
 def main() -> None:

@@ -71,27 +71,29 @@ def count_inner_fits(task: Any) -> int | None:
     return len(json.loads(Path(path).read_text())["scores"]) if path and Path(path).exists() else None
 
 
-def make_tasks(data: str, methods: str, search: str | None, folder: Path) -> list[Any]:
-    """The jobs of a nested benchmark."""
+def make_plan(data: str, methods: str, protocol: Any, folder: Path | None = None) -> Any:
+    """A nested benchmark, with a copy of the data in ``folder`` if other processes are to read it."""
     from isocapsnet import load_graphs
     from isocapsnet._methods import list_methods
     from isocapsnet._planning import publish
     from isocapsnet.evaluation.plan import Plan
-    from isocapsnet.evaluation.protocol import Protocol
-    from isocapsnet.evaluation.samples import Samples
+    from isocapsnet.evaluation.samples import DataSource, Samples
 
-    source = publish(Samples(load_graphs(data), None, False), folder)
-    has_choice = any(field.name == "search" for field in fields(Protocol))
-    protocol = Protocol(**({"search": search} if search is not None and has_choice else {}))
-    specs = list_methods(methods.split(","))
-    return Plan(source, specs, protocol, repeats=5, explain="nested:explain_timed").tasks(folder)
+    samples = Samples(load_graphs(data), None, False)
+    source = DataSource("", samples.digest) if folder is None else publish(samples, folder)
+    source.keep(samples)
+    return Plan(source, list_methods(methods.split(",")), protocol, repeats=5, explain="nested:explain_timed")
 
 
 def measure(options: argparse.Namespace) -> None:
     """Sums over folds of every method, written after each job: an interrupted run leaves those that were finished."""
+    from isocapsnet.evaluation.protocol import Protocol
+
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with tempfile.TemporaryDirectory() as name:
-        tasks = make_tasks(options.data, options.methods, options.search, Path(name))
+        has_choice = any(field.name == "search" for field in fields(Protocol))  # not in earlier versions
+        protocol = Protocol(**({"search": options.search} if has_choice else {}))
+        tasks = make_plan(options.data, options.methods, protocol, Path(name)).tasks(Path(name))
         n_folds = len({(task.job.repeat, task.job.fold) for task in tasks})
         chosen = [task for task in tasks if task.job.repeat * 3 + task.job.fold < (options.folds_only or n_folds)]
         # The dear methods first, so that no process is left with one of them at the end.
