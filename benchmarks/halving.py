@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet.evaluation.search import race
+from isocapsnet.evaluation.search import SEARCHES, Search, race
 
 N_FOLDS = 3
 CENTRE = 0.7
@@ -57,7 +57,7 @@ def hanley_mcneil(area: float, n_cases: int, n_controls: int) -> float:
     return float(np.sqrt(variance / (n_cases * n_controls)))
 
 
-def rerun(scores: NDArray[np.float64], sizes: list[int], search: str) -> tuple[int, NDArray[np.float64]]:
+def rerun(scores: NDArray[np.float64], sizes: list[int], search: Search) -> tuple[int, NDArray[np.float64]]:
     """What a search chooses in a whole table of scores ``(n_candidates, n_folds)``, and the scores it needed."""
     chosen, tried = race(search, len(scores), sizes, lambda fold, rows: scores[rows, fold])
     assert chosen is not None
@@ -69,8 +69,32 @@ def count(tried: NDArray[np.float64]) -> int:
     return int((~np.isnan(tried)).sum())
 
 
-def simulate(cell: Cell, n_draws: int, seed: int = 0) -> Outcome:
-    """Both searches in the same tables of scores."""
+def make_rule(kept: float, gap: float, lead: float) -> Search:
+    """Halving with another share of settings that go on, and multiples of the margin to be dropped and to be chosen."""
+
+    def keep(rows: list[int], means: NDArray[np.float64], margin: float) -> list[int]:
+        others = sorted((row for row in rows[1:] if means[row] > means[0] - gap * margin), key=lambda row: -means[row])
+        return [0, *others[: max(int(np.ceil(kept * len(rows))) - 1, 1)]]
+
+    def choose(rows: list[int], means: NDArray[np.float64], margin: float) -> int:
+        best = max(rows, key=lambda row: means[row])
+        return best if means[best] > means[0] + lead * margin else 0
+
+    return Search(keep, choose)
+
+
+HALVING, EXHAUSTIVE = SEARCHES["halving"], SEARCHES["exhaustive"]
+RULES = {
+    "halving": HALVING,
+    "no margins": make_rule(1 / 2, np.inf, 0),
+    "ahead of the defaults to go on": make_rule(1 / 2, 0, 1),
+    "twice the margins": make_rule(1 / 2, 2, 2),
+    "two thirds go on": make_rule(2 / 3, 1, 1),
+}
+
+
+def simulate(cell: Cell, n_draws: int, seed: int = 0, rule: Search = HALVING) -> Outcome:
+    """A rule and exhaustive search in the same tables of scores."""
     rng = np.random.default_rng(seed)
     error = hanley_mcneil(CENTRE, cell.n_subjects // 2, cell.n_subjects // 2) * np.sqrt(1 - cell.correlation)
     sizes = [cell.n_subjects] * N_FOLDS
@@ -80,8 +104,8 @@ def simulate(cell: Cell, n_draws: int, seed: int = 0) -> Outcome:
         truth[0] += cell.spread * cell.default_is_better
         # What all candidates share moves all of them together and cannot change the choice, so it is left out.
         scores = truth[:, None] + error * rng.normal(size=(cell.n_candidates, N_FOLDS))
-        chosen, tried = rerun(scores, sizes, "halving")
-        differences[draw] = truth[chosen] - truth[rerun(scores, sizes, "exhaustive")[0]]
+        chosen, tried = rerun(scores, sizes, rule)
+        differences[draw] = truth[chosen] - truth[rerun(scores, sizes, EXHAUSTIVE)[0]]
         fits += count(tried)
     return Outcome(
         float(differences.mean()),
@@ -113,6 +137,22 @@ def simulation_table(n_draws: int) -> list[str]:
         "",
         f"Over all {len(results)} cells: {mean:+.4f}; the standard error of a cell is at most {error:.4f}.",
     ]
+
+
+def rule_table(n_draws: int) -> list[str]:
+    """Other rules: mean and worst cell, and the share of fits with two and with eight candidates."""
+    lines = [
+        "| rule | difference, mean | worst cell | share of fits, 2 candidates | 8 candidates |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rule in RULES.items():
+        results = {cell: simulate(cell, n_draws, rule=rule) for cell in GRID}
+        differences = [result.difference for result in results.values()]
+        fits = [np.mean([r.fits for cell, r in results.items() if cell.n_candidates == n]) for n in (2, 8)]
+        lines.append(
+            f"| {name} | {np.mean(differences):+.4f} | {min(differences):+.4f} | {fits[0]:.2f} | {fits[1]:.2f} |"
+        )
+    return lines
 
 
 def stored_table(path: Path) -> list[str]:
@@ -162,9 +202,9 @@ def _leave_one_out(scores: NDArray[np.float64]) -> tuple[float, float, float]:
     gains = []
     for out in range(n_folds):
         rest = np.delete(scores, out, axis=1)
-        halving, exhaustive = (rerun(rest, [40] * (n_folds - 1), name)[0] for name in ("halving", "exhaustive"))
+        halving, exhaustive = (rerun(rest, [40] * (n_folds - 1), rule)[0] for rule in (HALVING, EXHAUSTIVE))
         gains.append([scores[halving, out] - scores[exhaustive, out], scores[0, out] - scores[exhaustive, out]])
-    return (*np.mean(gains, axis=0), count(rerun(scores, [40] * n_folds, "halving")[1]) / scores.size)
+    return (*np.mean(gains, axis=0), count(rerun(scores, [40] * n_folds, HALVING)[1]) / scores.size)
 
 
 def main() -> None:
@@ -172,7 +212,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000, help="simulated searches of each cell")
     parser.add_argument("--scores", type=Path, help="stored inner scores instead of simulated ones")
     options = parser.parse_args()
-    print("\n".join(simulation_table(options.draws) if options.scores is None else stored_table(options.scores)))
+    if options.scores is not None:
+        print("\n".join(stored_table(options.scores)))
+    else:
+        print("\n".join([*simulation_table(options.draws), "", *rule_table(options.draws)]))
 
 
 if __name__ == "__main__":

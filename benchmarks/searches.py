@@ -125,9 +125,9 @@ class Lines:
         scores = np.array([[cell.get("auc", np.nan) for cell in row] for row in cells])
         seconds = np.array([[cell["cpu"] for cell in row] for row in cells])
         found: dict[str, tuple[int, float]] = {"defaults": (0, 0.0)}
-        for search in SEARCHES:
+        for name, search in SEARCHES.items():
             row, tried = rerun(scores, [40] * n_folds, search)
-            found[search] = row, float(seconds[~np.isnan(tried)].sum() / seconds.sum())
+            found[name] = row, float(seconds[~np.isnan(tried)].sum() / seconds.sum())
         return found
 
 

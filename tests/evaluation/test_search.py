@@ -25,7 +25,7 @@ SIZES = [40, 41, 40]
 
 def _race(scores: NDArray[np.float64], search: str = "halving") -> tuple[int | None, NDArray[np.float64]]:
     sizes = SIZES[: scores.shape[1]]
-    return race(search, len(scores), sizes, lambda fold, rows: scores[rows, fold])
+    return race(SEARCHES[search], len(scores), sizes, lambda fold, rows: scores[rows, fold])
 
 
 def _halving_by_the_book(scores: NDArray[np.float64]) -> tuple[int, int]:

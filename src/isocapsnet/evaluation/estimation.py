@@ -16,7 +16,7 @@ from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
 from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
 from isocapsnet.evaluation.samples import Samples
-from isocapsnet.evaluation.search import race
+from isocapsnet.evaluation.search import SEARCHES, race
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -188,7 +188,7 @@ def tune(
         return list(areas.values())
 
     try:
-        best, _ = race(search, len(candidates), [len(outside) for _, outside in folds], score)
+        best, _ = race(SEARCHES[search], len(candidates), [len(outside) for _, outside in folds], score)
     finally:
         kept.write()
     if best is None:

@@ -1,6 +1,6 @@
 """Which candidates of a search are tried in which inner folds, and which one is chosen.
 
-The first candidate is the default setting of a method. A new way to search is one entry of :data:`SEARCHES`.
+The first candidate is the default setting of a method. A new search is one entry of :data:`SEARCHES`.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,29 +65,28 @@ SEARCHES = {
 
 
 def race(
-    search: str, n_candidates: int, sizes: Sequence[int], score: Callable[[int, list[int]], Sequence[float]]
+    search: Search, n_candidates: int, sizes: Sequence[int], score: Callable[[int, list[int]], Sequence[float]]
 ) -> tuple[int | None, Scores]:
     """The chosen candidate, and the scores ``(n_candidates, n_folds)``, NaN where a candidate was not tried.
 
     ``score(fold, rows)`` are the scores of some candidates in a fold; one that is NaN puts its candidate out of the
     race. ``sizes`` are the numbers of held-out graphs of the folds. None is chosen if no candidate is left.
     """
-    keep, choose = SEARCHES[search]
     scores = np.full((n_candidates, len(sizes)), np.nan)
     rows = list(range(n_candidates))
     margin = 0.0
     for fold in range(len(sizes)):
         if fold:
-            rows = keep(rows, scores[:, :fold].mean(axis=1), margin)
+            rows = search.keep(rows, scores[:, :fold].mean(axis=1), margin)
         if len(rows) < 2:  # nothing to compare
             break
         scores[rows, fold] = score(fold, rows)
         rows = [row for row in rows if not np.isnan(scores[row, fold])]
         margin = lead(sum(sizes[: fold + 1]))
     n_tried = int((~np.isnan(scores)).any(axis=0).sum())
-    if not rows:
-        return None, scores
-    return rows[0] if len(rows) == 1 else choose(rows, scores[:, :n_tried].mean(axis=1), margin), scores
+    if len(rows) < 2:
+        return next(iter(rows), None), scores
+    return search.choose(rows, scores[:, :n_tried].mean(axis=1), margin), scores
 
 
 def count_fits(search: str, n_candidates: int, n_folds: int) -> int:
@@ -99,5 +98,5 @@ def count_fits(search: str, n_candidates: int, n_folds: int) -> int:
         fits += len(rows)
         return [0.5] * len(rows)
 
-    race(search, n_candidates, [1] * n_folds, count)
+    race(SEARCHES[search], n_candidates, [1] * n_folds, count)
     return fits
