@@ -10,6 +10,8 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
+from report_runs import large_page, nested_page
+
 DOCS = Path(__file__).parents[1] / "docs"
 FIGURES = DOCS / "performance"
 ROUTING_KERNELS = ("literal", "contracted", "eager", "fused")
@@ -40,7 +42,17 @@ def main() -> None:
     draw_sizes(cpu, gpu)
     draw_scaling(cpu["scaling"])
     others = [json.loads(path.read_text()) for path in sorted(FIGURES.glob("gpu-*.json"))]
-    (DOCS / "performance.md").write_text("\n".join([HEAD, *cpu_page(cpu), *gpu_page(gpu, others), WHY]))
+    pages = [*cpu_page(cpu), *run_pages(), *gpu_page(gpu, others)]
+    (DOCS / "performance.md").write_text("\n".join([HEAD, *pages, WHY]))
+
+
+def run_pages() -> list[str]:
+    """The sections about whole runs, as far as there are figures."""
+    names = ("nested", "nested-previous", "scaling")
+    paths = [FIGURES / f"{name}.json" for name in names]
+    nested, previous, large = (json.loads(path.read_text()) if path.exists() else None for path in paths)
+    pages = [] if nested is None else nested_page(nested, previous, table)
+    return [*pages, *([] if large is None else large_page(large, table))]
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:

@@ -83,6 +83,7 @@ def test_data_are_checked_with_the_options_they_are_read_with(study: ic.BrainGra
     [
         *({"memory_limit": "4GB", "jobs": 1}, {"timeout": "60", "jobs": 1}, {"timeout": 0, "jobs": 1}),
         *({"folds": 0}, {"folds": 1}, {"candidates": 0}, {"jobs": -1}, {"jobs": 1.5}, {"permutations": -1}),
+        *({"search": "random"}, {"search": "exhaustive"}),  # the second with candidates=1
         *({"timeout": 60, "jobs": 0}, {"memory_limit": 10**9, "jobs": 0}, {"repeats": 0}),
         *({"transform": "harmonize"}, {"transform": ["log", "harmonize"]}),
     ],

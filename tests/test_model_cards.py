@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 import isocapsnet as ic
 from isocapsnet._format import interval
 from isocapsnet._methods import list_one_method
+from isocapsnet._refitting import plan_refit
 from isocapsnet.cli import main
 from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.connectivity import FisherZ
@@ -44,7 +45,7 @@ def results(study: ic.BrainGraphs, tmp_path_factory: pytest.TempPathFactory) -> 
         warnings.simplefilter("ignore")
         return ic.benchmark(
             study, [CNN, "linear", "constant"], out=folder, transform="fisher-z,confounds", confounds="age", repeats=1,
-            candidates=4, jobs=0, explain=False, progress=False,
+            candidates=4, search="exhaustive", jobs=0, explain=False, progress=False,
         )  # fmt: skip
 
 
@@ -54,6 +55,8 @@ def results(study: ic.BrainGraphs, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_fit_like_a_benchmark_chooses_what_its_search_chooses(results: ic.Results, study: ic.BrainGraphs) -> None:
     """The search by hand: prepare each inner fold, fit each candidate, take the best mean ROC AUC."""
     model = quiet_fit(like=results.folders[0], method=CNN)
+    pipeline = plan_refit(results.folders[0], CNN, None, {})
+    assert pipeline.protocol is not None and pipeline.protocol.search == "exhaustive"
     spec = list_one_method(CNN)
     assert spec.space
     seed = lambda purpose: seed_from(purpose, study.digest(), "cnn", 0)  # noqa: E731

@@ -26,6 +26,7 @@ from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.power import describe_needed
 from isocapsnet.evaluation.procedures import DEFAULT_TEST
+from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.statistics import CHANCE
 
 
@@ -38,6 +39,7 @@ def benchmark(
     repeats: int | None = None,
     folds: int | None = None,
     candidates: int | None = None,
+    search: str = Protocol.search,
     permutations: int = 0,
     test: str = DEFAULT_TEST,
     audit: str | None = None,
@@ -89,6 +91,9 @@ def benchmark(
         Folds, if the data do not define them (3).
     candidates : int, optional
         Settings that the inner search tries (8); 1 for no search.
+    search : {"halving", "exhaustive"}
+        "halving" tries all settings in the first inner fold and about the better half of them in each further fold,
+        with the defaults. "exhaustive" tries all settings in all inner folds.
     permutations : int
         Number of label permutations.
     test : {"corrected-z", "resampled-t"}
@@ -239,6 +244,7 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
             "repeats": plan.repeats,
             "inner_folds": protocol.inner_folds if protocol.is_tuned else 0,
             "n_candidates": protocol.n_candidates if protocol.is_tuned else 1,
+            **({"search": protocol.search} if protocol.is_tuned else {}),
             "permutations": plan.permutations,
         },
         "preparation": [step.identity() for step in plan.preparation],

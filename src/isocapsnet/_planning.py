@@ -40,6 +40,7 @@ class Options:
     repeats: int | None
     folds: int | None
     candidates: int | None
+    search: str
     permutations: int
     test: str
     audit: str | None
@@ -174,6 +175,7 @@ def make_plan(
         options.protocol,
         Protocol.n_folds if options.folds is None else options.folds,
         n_candidates=Protocol.n_candidates if options.candidates is None else options.candidates,
+        search=options.search,
     )
     _check_data(samples, protocol, steps, options)
     named = (*covariates, *options.confounds)
@@ -256,6 +258,8 @@ def _check_data(samples: Samples, protocol: Protocol, steps: Sequence[Step], opt
             f"candidates={options.candidates} does not apply: {protocol.name} keeps each method's defaults; use "
             'protocol="nested".'
         )
+    if options.search != Protocol.search and not protocol.is_tuned:
+        raise InputError(f"search={options.search} does not apply: nothing is searched here; leave it out.")
     if options.use_unlabeled and not len(samples.unlabelled):
         raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")
     check_steps(samples, steps)

@@ -78,7 +78,7 @@ def plan_refit(
         steps,
         samples,
         list_transforms(choices),
-        Protocol(**job["protocol"]),
+        Protocol.from_json(job["protocol"]),
         _expect(results, row),
     )
 

@@ -211,6 +211,7 @@ def test_a_job_key_changes_with_all_a_result_depends_on_and_with_nothing_else(tm
         "unlabelled": first_key(methods=(replace(method, use_unlabeled=True),)),
         "protocol": first_key(protocol=Protocol("paper")),
         "tuning": first_key(protocol=Protocol(n_candidates=3)),
+        "search": first_key(protocol=Protocol(search="exhaustive")),
         "data": first_key(source=toy_source(seed=1)),
     }
     tasks = replace(base, repeats=2, permutations=2, audits=1).tasks(tmp_path)
@@ -220,7 +221,7 @@ def test_a_job_key_changes_with_all_a_result_depends_on_and_with_nothing_else(tm
 
 def test_tuning_settings_do_not_tell_untuned_records_apart(tmp_path) -> None:
     plan = Plan(toy_source(), (toy_method("linear", Logistic),), Protocol(n_candidates=3), repeats=1)
-    other = replace(plan, protocol=Protocol(n_candidates=9))
+    other = replace(plan, protocol=Protocol(n_candidates=9, search="exhaustive"))
     assert [t.job.key for t in plan.tasks(tmp_path)] == [t.job.key for t in other.tasks(tmp_path)]
 
 

@@ -70,6 +70,13 @@ _EVALUATION_OPTIONS = (
     click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; others: 1)."),
     click.option("--folds", type=click.IntRange(2), help="Number of folds, unless the data define them (default: 3)."),
     click.option("--candidates", type=click.IntRange(1), help="Settings tried by the inner search (8; 1: no search)."),
+    click.option(
+        "--search",
+        default="halving",
+        show_default=True,
+        metavar="NAME",
+        help="halving: after each inner fold the better half of the settings stays; exhaustive: all settings.",
+    ),
     option_of_tests("corrected-z"),
     click.option("--explain/--no-explain", default=True, help="Explain every network on its test graphs (default)."),
     # What happens between data and method, inside each fold

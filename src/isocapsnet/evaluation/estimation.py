@@ -1,6 +1,7 @@
 """Build an estimator, tune it inside a training fold and check its probabilities."""
 
 import pkgutil
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from isocapsnet.evaluation.inner_scores import InnerScores, name_fold
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
 from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
 from isocapsnet.evaluation.samples import Samples
+from isocapsnet.evaluation.search import SEARCHES, race
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -100,11 +103,12 @@ class Fitter:
         labels: NDArray[Any],
         groups: NDArray[Any] | None,
         seed: Callable[[str], int],
+        scores: InnerScores | None = None,
     ) -> dict[str, Any]:
         """The settings of ``space`` that inner folds of ``train`` favour; the preparation takes the chosen transform.
 
         ``seed(purpose)`` is a seed. Empty if the defaults are best, if there is nothing to search, or if there are too
-        few subjects for inner folds.
+        few subjects for inner folds. ``scores`` are those of earlier inner fits; new ones are added.
         """
         settings: dict[str, Any] = {}
         folds = inner_folds(labels, groups, protocol.inner_folds, seed("inner folds")) if space else []
@@ -115,7 +119,8 @@ class Fitter:
             # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the
             # network of the paper alone, which is what its search is about.
             fit = partial(self.fit, calibrate=False) if "calibrate" in defaults else self.fit
-            settings = tune(candidates, folds, fit, self.preparation, self.samples, train, labels)
+            how = protocol.search, scores
+            settings = tune(candidates, folds, fit, self.preparation, self.samples, train, labels, *how)
         self.preparation = self.preparation.settle(settings)
         return settings
 
@@ -135,41 +140,60 @@ def tune(
     samples: Samples,
     train: NDArray[np.int64],
     labels: NDArray[Any],
+    search: str = "exhaustive",
+    scores: InnerScores | None = None,
 ) -> dict[str, Any]:
-    """The candidate with the highest mean ROC AUC over the inner folds of ``train``; of equal ones the first.
+    """The candidate that a search chooses by ROC AUC in the inner folds of ``train``; the first is the default setting.
 
     ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate may name a choice of ``preparation``. One
     that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) is left out; if all
     do, the first error is raised. Inner folds of one class are skipped; without any other the first candidate is taken.
+    Fits whose scores are in ``scores`` are not repeated, and the scores of others are added.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
     if not folds:
         return dict(candidates[0])
-    scores = np.full((len(candidates), len(folds)), np.nan)
     reasons: list[ValueError] = []
     classes = np.unique(labels)
     chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
-    for column, (inside, outside) in enumerate(folds):
+    kept = InnerScores() if scores is None else scores
+
+    def score(column: int, rows: list[int]) -> list[float]:
+        inside, outside = folds[column]
+        fold = name_fold(train[inside], train[outside])
+        found = {row: kept.find(candidates[row], fold) for row in rows}
+        areas = {row: np.nan if area is None else area for row, area in found.items()}
+        missing = [row for row in rows if found[row] is None]
+        if not missing:
+            return list(areas.values())
         prepared = preparation.fit(samples, train[inside], labels[inside]), preparation.apply(samples, train[outside])
         truth = np.searchsorted(classes, labels[outside])
-        for name in dict.fromkeys(chosen):
+        for name in dict.fromkeys(chosen[row] for row in missing):
             try:
                 graphs = preparation.choose(name, prepared[0], labels[inside])
                 held_out = preparation.apply_choice(prepared[1])
             except ValueError as reason:
-                warnings.warn(f"The search did not try the transform {name} in an inner fold: {reason}", stacklevel=2)
+                warnings.warn(f"The search did not try the transform {name} in an inner fold: {reason}", stacklevel=4)
                 reasons.append(reason)
                 continue
-            for row in (row for row, transform in enumerate(chosen) if transform == name):
+            for row in (row for row in missing if chosen[row] == name):
+                began = time.perf_counter()
                 try:
                     estimator = fit(candidates[row], graphs, labels[inside])
-                    scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
+                    areas[row] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
                 except ValueError as reason:
                     reasons.append(reason)
-    means = scores.mean(axis=1)
-    if np.isnan(means).all():
+                else:
+                    kept.add(candidates[row], fold, areas[row], time.perf_counter() - began)
+        return list(areas.values())
+
+    try:
+        best, _ = race(SEARCHES[search], len(candidates), [len(outside) for _, outside in folds], score)
+    finally:
+        kept.write()
+    if best is None:
         raise reasons[0]
-    return dict(candidates[int(np.nanargmax(means))])
+    return dict(candidates[best])
 
 
 def as_tuples(value: Any) -> Any:

@@ -86,9 +86,11 @@ def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = Non
 
 def identify(job: Mapping[str, Any]) -> Identity:
     """The method of a job."""
-    tuning = {name: value for name, value in job["protocol"].items() if name in ("inner_folds", "n_candidates")}
+    tuning = {n: v for n, v in job["protocol"].items() if n in ("inner_folds", "n_candidates", "search")}
     settings = [job["method"], job["parameters"], job["version"], job["space"], tuning, job["use_unlabeled"]]
-    details = [f"version {job['version']}", f"{tuning['n_candidates']} settings tried" if job["space"] else "not tuned"]
+    how = f" by {tuning['search']}" if "search" in tuning else ""
+    tried = f"{tuning['n_candidates']} settings tried{how}" if job["space"] else "not tuned"
+    details = [f"version {job['version']}", tried]
     chosen = job["space"].get(TRANSFORM, [])
     details += [f"transform chosen from {', '.join(chosen)}"] if NO_TRANSFORM in chosen else []
     details += ["with unlabelled graphs"] if job["use_unlabeled"] else []

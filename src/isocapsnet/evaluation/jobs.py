@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from isocapsnet.evaluation.artifacts import write_artifacts
 from isocapsnet.evaluation.engine.memory import peak_memory, reset_peak_memory
 from isocapsnet.evaluation.estimation import Fitter, as_tuples, predict_probabilities
+from isocapsnet.evaluation.inner_scores import InnerScores
 from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation, Step
 from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, null_order
@@ -50,6 +51,12 @@ class Job:
         """The sha256 of the job as canonical JSON."""
         return digest_of(self.to_json())
 
+    @cached_property
+    def search_key(self) -> str:
+        """The key of the inner scores: of all but the candidates, the inner folds and the way to search."""
+        splits = {name: self.protocol[name] for name in ("name", "n_folds")}
+        return digest_of({**self.to_json(), "protocol": splits, "space": None})
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -76,6 +83,7 @@ class Task:
     artifacts: str | None = None
     save_model: str | None = None
     explain: str | None = None
+    inner_scores: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -112,7 +120,7 @@ def run_job(task: Task) -> dict[str, Any]:
     looked up after it has predicted.
     """
     job, samples = task.job, task.source.load()
-    protocol = Protocol(**job.protocol)
+    protocol = Protocol.from_json(job.protocol)
     split = protocol.splits(samples, job.repeat)[job.fold]
     order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
     train, test, labels = order[split.train], order[split.test], samples.labels[split.train]
@@ -125,12 +133,13 @@ def run_job(task: Task) -> dict[str, Any]:
         extra,
         job.seed("fit"),
     )
+    scores = InnerScores(None if task.inner_scores is None else Path(task.inner_scores))
     reset_peak_memory()
     clock = [time.perf_counter()]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         groups = None if samples.groups is None else samples.groups[split.train]
-        settings = fitter.search(job.space, protocol, train, labels, groups, job.seed)
+        settings = fitter.search(job.space, protocol, train, labels, groups, job.seed, scores)
         clock.append(time.perf_counter())
         preparation = fitter.preparation
         estimator = fitter.fit(settings, preparation.fit(samples, train, labels), labels)
@@ -139,6 +148,8 @@ def run_job(task: Task) -> dict[str, Any]:
         probabilities = predict_probabilities(estimator, prepared, samples.classes)
         clock.append(time.perf_counter())
     memory = peak_memory()
+    seconds = dict(zip(("tune", "fit", "predict"), np.diff(clock).tolist(), strict=True))
+    seconds["tune"] += scores.reused_seconds  # so that a record says what its search took in all
     task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
         held_out = prepared, samples.labels[split.test]
@@ -149,7 +160,7 @@ def run_job(task: Task) -> dict[str, Any]:
         **describe_fold(samples, job),
         "probabilities": probabilities.tolist(),
         "settings": settings,
-        "seconds": dict(zip(("tune", "fit", "predict"), np.diff(clock).tolist(), strict=True)),
+        "seconds": seconds,
         "peak_memory": memory,
         "versions": versions(),
     }
@@ -161,7 +172,7 @@ def describe_fold(samples: Samples, job: Job) -> dict[str, Any]:
     The name of the fold and, if folds are sites, its sites; the names of the classes, the number of training graphs,
     test indices and true labels (as indices into ``classes``).
     """
-    split = Protocol(**job.protocol).splits(samples, job.repeat)[job.fold]
+    split = Protocol.from_json(job.protocol).splits(samples, job.repeat)[job.fold]
     sites = {
         "tested": list(split.sites),
         "too_small": list(split.too_small),

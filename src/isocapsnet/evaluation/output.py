@@ -133,7 +133,7 @@ _CONTEXT: dict[str, Callable[[Any], bool]] = {
     "command": lambda value: isinstance(value, str),
     "versions": lambda value: isinstance(value, dict) and _has(value, **dict.fromkeys(value, str)),
     "method_versions": lambda value: isinstance(value, dict) and all(type(number) is int for number in value.values()),
-    "protocol": lambda value: _has(value, name=str, **_COUNTS),
+    "protocol": lambda value: _has(value, name=str, search=str, **_COUNTS),
     "preparation": lambda value: (
         isinstance(value, list) and all(_has(step, name=str) and "name" in step for step in value)
     ),

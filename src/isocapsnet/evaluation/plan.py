@@ -1,7 +1,7 @@
 """A benchmark as a list of tasks."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
 from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects
 from isocapsnet.evaluation.samples import DataSource
 from isocapsnet.evaluation.sites import Sites
-from isocapsnet.evaluation.store import BATCH_SIZE
+from isocapsnet.evaluation.store import BATCH_SIZE, inner_scores_path
 
 
 @dataclass(frozen=True)
@@ -171,13 +171,15 @@ class Plan:
         tuned = self.protocol.is_tuned and bool(space)
         own = (self.covariates,) if self.covariates is not None and method.input == COVARIATES else ()
         # Without a search its settings are not part of the key: they do not change the result.
-        protocol = self.protocol if tuned else replace(self.protocol, inner_folds=0, n_candidates=1)
+        protocol = (
+            self.protocol if tuned else replace(self.protocol, inner_folds=0, n_candidates=1, search="exhaustive")
+        )
         job = Job(
             dataset=self.source.digest,
             method=method.name,
             version=method.version,
             parameters=method.parameters,
-            protocol=asdict(protocol),
+            protocol=protocol.to_json(),
             space=space if tuned else {},
             preparation=tuple(step.identity() for step in (*self.preparation, *own)),
             use_unlabeled=method.use_unlabeled,
@@ -197,4 +199,6 @@ class Plan:
             artifacts=str(folder.resolve() / "artifacts" / job.key) if plain else None,
             save_model=self.save_model if plain and repeat == 0 and method.can_be_saved else None,
             explain=self.explain if plain else None,
+            # One file for each of thousands of permutations would be many; their searches are not continued.
+            inner_scores=str(inner_scores_path(folder.resolve(), job)) if tuned and not permutation else None,
         )

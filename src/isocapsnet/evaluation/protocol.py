@@ -4,11 +4,11 @@ Splits depend on (dataset, protocol, repeat) alone, so every method sees the sam
 :data:`PROTOCOLS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.naming import seed_from
 from isocapsnet.evaluation.samples import Samples
+from isocapsnet.evaluation.search import SEARCHES, count_fits
 
 #: Pairs (training, test) of positions in an array of labels.
 Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -54,12 +55,15 @@ class Protocol:
     inner_folds: int = 3
     #: The largest number of settings that the search tries.
     n_candidates: int = 8
+    #: A key of :data:`isocapsnet.evaluation.search.SEARCHES`.
+    search: str = "halving"
 
     def __post_init__(self) -> None:
         check_option("protocol", self.name, tuple(PROTOCOLS))
         check_number("n_folds", self.n_folds, low=2, integer=True)
         check_number("inner_folds", self.inner_folds, low=0, integer=True)
         check_number("n_candidates", self.n_candidates, low=1, integer=True)
+        check_option("search", self.search, tuple(SEARCHES))
 
     @property
     def scheme(self) -> "Scheme":
@@ -68,6 +72,18 @@ class Protocol:
     @property
     def is_tuned(self) -> bool:
         return self.scheme.is_tuned and self.inner_folds > 1 and self.n_candidates > 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields. An exhaustive search is not named, as in the records of versions that had no other."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("search", "exhaustive")}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        return cls(**{"search": "exhaustive", **content})
+
+    def count_inner_fits(self, n_candidates: int) -> int:
+        """The largest number of fits in a search among ``n_candidates`` settings."""
+        return count_fits(self.search, n_candidates, self.inner_folds) if self.is_tuned else 0
 
     def splits(self, samples: Samples, repeat: int) -> list[Split]:
         """The folds of one repeat."""

@@ -6,7 +6,6 @@ checked as well, because another program may have written it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -147,7 +146,7 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 def _read_job(content: Record) -> Job:
     _typed(content, _JOB, "has a job that")
     try:
-        is_supported = asdict(Protocol(**content["protocol"])) == content["protocol"]
+        is_supported = Protocol.from_json(content["protocol"]).to_json() == content["protocol"]
     except (TypeError, ValueError):
         is_supported = False
     _require(is_supported, "has a protocol that this version does not support")

@@ -5,6 +5,7 @@
     records/<two hex digits>/<key>.json   a record, or a hundred permutation jobs of one fold
     errors/<two hex digits>/<key>.json    why a job failed; removed when it succeeds
     artifacts/<key>/                      what the report needs beside a record
+    inner/<two hex digits>/<key>.json     the scores of a search inside a training fold
     rejected/                             files that could not be used
     partial/                              files that are being written
 
@@ -27,6 +28,7 @@ from typing import Any
 from isocapsnet._files import DamagedError, read_json, set_aside, write_whole
 from isocapsnet.evaluation.artifacts import check_artifacts
 from isocapsnet.evaluation.failures import printable
+from isocapsnet.evaluation.inner_scores import check_scores
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.naming import canonical_json, digest_of
 from isocapsnet.evaluation.records import Record, check_error, check_fold, check_record, seal
@@ -100,6 +102,10 @@ class Store:
     def load_error(self, job: Job) -> Record | None:
         """Why a job failed in its last run, or None."""
         return self._read(self._find("errors", job.key), check_error).get(job.key)
+
+    def check_inner_scores(self, job: Job) -> None:
+        """Note if the inner scores of a job cannot be used."""
+        self._read(inner_scores_path(self.folder, job), check_scores)
 
     def artifacts(self, job: Job) -> Path:
         """The folder of a job's artifacts."""
@@ -237,6 +243,11 @@ class Store:
 
 def _key_of(path: Path) -> str:
     return path.name.removesuffix(".json")
+
+
+def inner_scores_path(folder: Path, job: Job) -> Path:
+    """The file with the inner scores of a job."""
+    return folder / "inner" / job.search_key[:2] / f"{job.search_key}.json"
 
 
 def batch_key(job: Job) -> str:

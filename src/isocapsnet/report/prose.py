@@ -194,6 +194,8 @@ def protocol_text(content: Content) -> str:
             f"Settings were selected inside each training fold by the mean ROC AUC over {protocol['inner_folds']} "
             f"inner folds, from at most {protocol['n_candidates']} settings per method, including its defaults."
         )
+        if protocol.get("search") == "halving":
+            words.append("After each inner fold the better half of the settings was kept, and always the defaults.")
     elif name:
         words.append("The protocol did no tuning: every method used the parameters shown.")
     own = [f"{listing(names)} of {method.label}" for method in content.methods if (names := selected_in_fit(method))]

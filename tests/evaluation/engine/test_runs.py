@@ -133,7 +133,8 @@ def test_no_test_graph_or_label_reaches_estimator_or_transformer_before_predicti
     method = toy_method("spy", Spy, parameters={"log": str(log)}, space={"strength": [1, 2]}, use_unlabeled=True)
     step = Step("spy", "benchmark_toys:SpyTransformer", {"log": str(log)}, columns=("age",))
     source = toy_source(n_graphs=24, n_sites=2, n_unlabelled=4)
-    plan = Plan(source, (method,), Protocol(n_folds=2), repeats=1, preparation=(step,))
+    protocol = Protocol(n_folds=2, search="exhaustive")
+    plan = Plan(source, (method,), protocol, repeats=1, preparation=(step,))
     for task, split in zip(plan.tasks(tmp_path), plan.protocol.splits(study, 0), strict=True):
         log.write_text("")
         with local_executor(1) as executor:

@@ -80,7 +80,11 @@ def run_tasks(
 def load_finished(task: Task, store: Store) -> Record | None:
     """The record of a task whose fold is that of the data; None if it, or its artifacts, must be computed."""
     record = store.load(task.job, describe_fold(task.source.load(), task.job))
-    return record if task.artifacts is None or store.has_whole_artifacts(task.job) else None
+    if record is not None and (task.artifacts is None or store.has_whole_artifacts(task.job)):
+        return record
+    if task.inner_scores is not None:
+        store.check_inner_scores(task.job)
+    return None
 
 
 def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
