@@ -37,7 +37,7 @@ def make_forty() -> BrainGraphs:
 
 @dataclass(frozen=True)
 class Layout:
-    """``write(data, folder)`` returns what is passed to ``load_graphs``, with ``options``; relative paths are in folder.
+    """``write(data, folder)`` returns what ``load_graphs`` reads with ``options``; relative paths are in the folder.
 
     ``refusal`` is part of the sentence if the layout is refused, ``remedy`` the options with which it is read.
     """
@@ -296,7 +296,9 @@ LAYOUTS: dict[str, Layout] = {
     "one .npz per subject": Layout(
         _folder(_two_arrays, "{subject}.npz"), LABELLED, "several matrices", {"array": "fc"}
     ),
-    "class folders": Layout(_folder(_matrix, "{label}/{site}_00{subject}.txt", table=False), {"target": "@folder", "site": "@file"}),
+    "class folders": Layout(
+        _folder(_matrix, "{label}/{site}_00{subject}.txt", table=False), {"target": "@folder", "site": "@file"}
+    ),
     "ABIDE names": Layout(_folder(_matrix, "{site}_00{subject}_rois_aal.csv"), {**LABELLED, "site": "@file"}),
     "CONN": Layout(_folder(_conn, "resultsROI_Subject{subject}_Condition001.mat"), LABELLED),
     "XCP-D": Layout(xcp_d, LABELLED),

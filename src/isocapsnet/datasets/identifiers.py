@@ -69,3 +69,13 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
         if candidates:
             matches[name] = candidates.pop()
     return matches
+
+
+def find_site(file_name: str, subject: str) -> str:
+    """What is before the subject's number in the name of a file: UM_1 in UM_1_0050302_rois_cc200."""
+    numbers = re.findall(r"\d+", subject)
+    number = max(numbers, key=len, default="").lstrip("0")
+    match = re.match(rf"(?:sub-)?(.*?)[\W_]*(?<!\d)0*{number}(?!\d)", file_name) if number else None
+    if match is None or not match[1]:
+        raise InputError(f"{file_name} has no site before the subject's number in its name; do not use site=@file.")
+    return match[1]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 
 if TYPE_CHECKING:
-    from isocapsnet.datasets.reading import Findings
+    from isocapsnet.datasets.findings import Findings
 
 _Graphs = TypeVar("_Graphs", NDArray[Any], list[NDArray[Any]])
 # With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.

@@ -12,11 +12,12 @@ import pandas as pd
 
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.atlas import ATLASES, Layout, match_nodes
-from isocapsnet.datasets.duplicates import find_duplicates
+from isocapsnet.datasets.duplicates import describe_unusual
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats import folder, geometric, nel, pickles, rows, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import COLUMN_OPTIONS, FILE_OPTIONS, Findings, Reader, ReadOptions, apply_options
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, FILE_OPTIONS, Reader, ReadOptions, apply_options
 
 #: Name to reader. The first that recognises a source reads it; the last takes any folder.
 READERS: dict[str, Reader] = {
@@ -132,10 +133,10 @@ def load_graphs(
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "source"}
     options = ReadOptions(**given)
     findings = Findings()
-    data = _read(source, options, findings)
+    data = read_graphs(source, options, findings)
     if data is None or findings.errors:
         first, *others = findings.errors
-        more = f" ({len(others)} more problems; isocapsnet.check_data lists all of them)" if others else ""
+        more = f" ({len(others):,} more problems; isocapsnet.check_data lists all of them)" if others else ""
         raise InputError(f"{first}{more}")
     return data
 
@@ -148,14 +149,14 @@ def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[Bra
     """
     findings, data = Findings(), None
     with findings.noting():
-        data = _read(source, options or ReadOptions(), findings)
+        data = read_graphs(source, options or ReadOptions(), findings)
     if data is not None:
-        findings.warnings.extend(_look_closer(data))
+        findings.warnings.extend(describe_unusual(data))
     return data, findings
 
 
-def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
-    """Read once; with ``skip_refused``, as often as subjects are refused, each time without those refused before."""
+def read_graphs(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
+    """Read, noting problems; with ``skip_refused``, again without the subjects that are refused."""
     _check_options(options)
     if not options.skip_refused:
         return _read_once(source, options, findings)
@@ -289,25 +290,3 @@ def _refuse_options(options: ReadOptions, used: Sequence[str], what: str) -> Non
     for name in options.given((*FILE_OPTIONS, *COLUMN_OPTIONS)):
         if name not in used:
             raise InputError(f"{name}= does not apply to {what}; leave it out.")
-
-
-def _look_closer(data: BrainGraphs) -> list[str]:
-    """Warnings about data that can be read but are unusual."""
-    sentences: list[str] = []
-    if (graphs := data.passport["graphs"]) is not None:
-        n_graphs, n_silent = graphs["n_graphs_with_nodes_without_signal"], graphs["n_nodes_without_signal"]
-        if not graphs["symmetric"]:
-            asymmetry = graphs["largest_asymmetry"]
-            sentences.append(f"The graphs are not symmetric (by up to {asymmetry:.3g}); they are kept as directed.")
-        if n_silent:
-            sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
-    if not data.label_names:
-        sentences.append("There are no labels; name the column of classes with target=.")
-    pairs, n_pairs = find_duplicates(data)
-    if n_pairs:
-        listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])
-        sentences.append(
-            f"{n_pairs:,} pair(s) of subjects may be the same person, because their edges correlate above 0.99: "
-            f"{listed}{'...' if n_pairs > 6 else ''}"
-        )
-    return sentences

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.matrices import EdgeList
 from isocapsnet.datasets.formats.text import is_counting
-from isocapsnet.datasets.reading import Findings, ReadOptions
+from isocapsnet.datasets.reading import ReadOptions
 
 # A dense matrix of more nodes takes a gigabyte.
 _MOST_NODES = 10_000

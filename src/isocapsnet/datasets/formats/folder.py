@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.cifti import is_cifti, read_cifti
 from isocapsnet.datasets.formats.edge_graphs import build_graphs
 from isocapsnet.datasets.formats.graphml import read_graphml
@@ -30,8 +31,9 @@ from isocapsnet.datasets.formats.recognition import Content, Kind, find_strays, 
 from isocapsnet.datasets.formats.regions import find_regions, is_region_list, name_regions
 from isocapsnet.datasets.formats.text import read_grid
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.identifiers import find_site
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, assemble
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Reader, ReadOptions, assemble
 
 
 def read_npz_matrix(path: Path, limit: ReadLimit, array: str | None = None) -> tuple[NDArray[Any], None]:
@@ -146,7 +148,9 @@ def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings
     files = first if 2 * len(first) >= len(files) else files
     if options.select:
         n_files = len(files)
-        files = [path for path in files if all(part in path.relative_to(folder).as_posix() for part in options.select)]
+        for part in options.select:  # a part of the file name, else of the folders
+            names = [path for path in files if part in path.name]
+            files = names or [path for path in files if part in path.relative_to(folder).as_posix()]
         findings.handle(f"files whose path has {' and '.join(options.select)}", f"{len(files)} of {n_files} files")
     series = [path for path in files if is_named_series(path.name)]
     graphs = [path for path in files if not is_named_series(path.name)]
@@ -285,17 +289,7 @@ def _describe(
         about["sites"] = [scan.path.parent.name for scan in scans]
     elif options.site == "@file":
         with findings.noting():
-            about["sites"] = [_find_site(scan) for scan in scans]
+            about["sites"] = [find_site(scan.path.stem, scan.subject) for scan in scans]
     if participants is not None:
         about |= describe(participants, [scan.row for scan in scans], options, findings)
     return about
-
-
-def _find_site(scan: _Scan) -> str:
-    """What is before the subject's number in the name of its file: UM_1 in UM_1_0050302_rois_cc200."""
-    numbers = re.findall(r"\d+", scan.subject)
-    number = max(numbers, key=lambda digits: (len(digits), -numbers.index(digits)), default="")
-    match = re.match(rf"(?:sub-)?(.*?)[\W_]*(?<!\d)0*{number.lstrip('0')}(?!\d)", scan.path.stem) if number else None
-    if match is None or not match[1]:
-        raise InputError(f"{scan.source} has no site before the subject's number in its name; do not use site=@file.")
-    return match[1]

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers, is_identifier
 from isocapsnet.datasets.formats.tables import filter_rows, has_names, open_table
 from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import Findings, ReadOptions, as_names
+from isocapsnet.datasets.reading import ReadOptions, as_names
 
 _LABELS = ("labels", "label", "y", "Y", "target", "diagnosis")
 _SUBJECTS = ("subjects", "subject", "subject_ids", "subject_id", "ids", "participant_id", "sub_name")
@@ -34,6 +35,7 @@ def open_participants(
     for condition in options.where:
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
+    findings.targets = participants.list_targets()
     participants.merge_rows([column for column in columns_of(options) if column[:1] != "@"], findings)
     return participants
 
@@ -100,6 +102,9 @@ def find_cohort(
     ``ids`` are the identifiers that the graphs have in their file, if it has any.
     """
     columns = {key: values for key, values in arrays.items() if values.shape == (n_graphs,)}
+    for key in (*_LABELS, *_SUBJECTS, *_SITES):
+        if key in arrays and key not in columns and arrays[key].ndim == 1:
+            raise InputError(f"{where} has {n_graphs} graphs but {len(arrays[key])} {key}.")
     subjects_key = None if ids is not None else _find_key(columns, options.subjects, _SUBJECTS)
     id_column = None
     if subjects_key is not None:

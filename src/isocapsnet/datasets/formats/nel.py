@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.text import is_value, read_text
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
+from isocapsnet.datasets.reading import Reader, ReadOptions, assemble
 
 _LENGTHS = {"n": (3,), "e": (3, 4), "g": (2, 3), "x": (2,)}
 

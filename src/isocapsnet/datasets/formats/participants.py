@@ -22,7 +22,7 @@ from isocapsnet.datasets.identifiers import Tokens, plain_name, tokenize
 from isocapsnet.datasets.isolation import ReadLimit
 
 if TYPE_CHECKING:
-    from isocapsnet.datasets.reading import Findings
+    from isocapsnet.datasets.findings import Findings
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns of identifiers.
@@ -155,13 +155,19 @@ class Participants:
                 f"than {one} has {' '.join(matches[one].tokens)}; name all files in the same way, such as sub-ID."
             )
 
+    def list_targets(self) -> list[str]:
+        """Columns of two to ten different values, which may be classes."""
+        values = {name: {cell for cell in cells if not is_missing(cell)} for name, cells in self.table.columns.items()}
+        return [name for name, several in values.items() if 2 <= len(several) <= 10 and name != self.id_column]
+
     def merge_rows(self, columns: Sequence[str], findings: "Findings") -> None:
         """Settle several rows of one subject: if they agree in the ``columns`` that are used, the first counts.
 
         Rows that differ, and subjects in two spellings (sub-1 and sub-01), are refused.
         """
-        cells = [self.table.column(column) for column in columns]
-        repeated = [rows for rows in self._rows.values() if len(rows) > 1]
+        cells = [self.table.columns[column] for column in columns if column in self.table.columns]
+        listed = {tokens: rows for tokens, rows in _find_rows(self.ids).items() if len(rows) > 1}
+        repeated = [r for tokens, r in listed.items() if tokens in self._rows or len({self.ids[row] for row in r}) > 1]
         conflicts = [
             rows for rows in repeated if len({(self.ids[row], *(one[row] for one in cells)) for row in rows}) > 1
         ]

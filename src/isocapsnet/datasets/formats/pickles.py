@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import DTYPE, Parsed, ReadLimit, parse
-from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
+from isocapsnet.datasets.reading import Reader, ReadOptions, assemble
 
 # What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols. Some
 # versions of numpy 1 name the module that is written in C, _multiarray_umath.

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.matrices import EdgeList
-from isocapsnet.datasets.reading import Findings
 
 Kind = Literal["graphs", "edges", "series"]
 

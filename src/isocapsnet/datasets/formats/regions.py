@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.participants import is_identifier
 from isocapsnet.datasets.formats.text import read_table, read_text
 from isocapsnet.datasets.identifiers import match_subjects
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import Findings, ReadOptions
+from isocapsnet.datasets.reading import ReadOptions
 
 #: A table of the regions of all subjects, and the list of one subject beside the matrix with the same name.
 _TABLE = re.compile(r"regions\.(csv|tsv|json)", re.IGNORECASE)

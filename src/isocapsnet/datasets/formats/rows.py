@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import build_graphs
 from isocapsnet.datasets.formats.joining import columns_of, find_cohort
 from isocapsnet.datasets.formats.matrices import EdgeList, is_end, parse_ends
@@ -30,7 +31,7 @@ from isocapsnet.datasets.formats.text import (
 from isocapsnet.datasets.formats.triangles import expand_rows, find_pairs
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import COLUMN_OPTIONS, TABLE_OPTIONS, Findings, Reader, ReadOptions, assemble
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, TABLE_OPTIONS, Reader, ReadOptions, assemble
 
 _SUFFIXES = (".csv", ".tsv", ".txt")
 _LONGEST_LINE = 1 << 26

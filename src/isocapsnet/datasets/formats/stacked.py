@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
+from isocapsnet.datasets.fields import check_codes
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.joining import find_cohort
 from isocapsnet.datasets.formats.matlab import read_mat
 from isocapsnet.datasets.formats.npy import read_npy
@@ -19,15 +21,7 @@ from isocapsnet.datasets.formats.regions import name_regions
 from isocapsnet.datasets.formats.triangles import expand_rows
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import (
-    COLUMN_OPTIONS,
-    TABLE_OPTIONS,
-    Findings,
-    Reader,
-    ReadOptions,
-    apply_options,
-    assemble,
-)
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, TABLE_OPTIONS, Reader, ReadOptions, apply_options, assemble
 from isocapsnet.datasets.storage import FOLD, is_saved, list_folds
 
 _OPTIONS = (*COLUMN_OPTIONS, *TABLE_OPTIONS, "array", "triangle", "regions", "max_missing")
@@ -80,7 +74,9 @@ def read_npy_stack(path: Path, options: ReadOptions, findings: Findings, limit: 
 def read_objects(source: Any, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     """Arrays in memory: graphs, ``(graphs, labels)``, or a mapping as an ``.npz`` has it."""
     if isinstance(source, tuple):
-        source = dict(zip(("adjacency", "labels"), source, strict=True))
+        graphs, labels = source
+        codes, names = check_codes(labels, None, len(graphs))  # refuses labels that are not one per graph
+        source = {"adjacency": graphs, "labels": np.array([*names, ""])[codes]}
     elif not isinstance(source, Mapping):
         source = {"adjacency": source}
     arrays = {}
@@ -99,9 +95,7 @@ def _is_file(suffix: str) -> Callable[[Any], bool]:
 
 
 def _are_arrays(source: Any) -> bool:
-    if isinstance(source, tuple) and len(source) == 2:
-        return np.ndim(source[0]) in (2, 3)
-    return isinstance(source, np.ndarray | Mapping)
+    return isinstance(source, np.ndarray | Mapping) or (isinstance(source, tuple) and len(source) == 2)
 
 
 NPZ = Reader(_is_file(".npz"), read_npz, _OPTIONS)
@@ -129,6 +123,10 @@ def _read_arrays(
     if isinstance(graphs, np.ndarray) and (not graphs.size or graphs.dtype.kind not in "biuf"):
         raise InputError(f"{where}: the array {key} is {graphs.dtype} of shape {graphs.shape}; graphs are numbers.")
     texts = {k: _as_text(where, k, a) if a.dtype.kind == "S" else a for k, a in arrays.items() if k != key}
+    texts = {
+        k: a.reshape(-1) if a.ndim == 2 and a.shape in ((len(graphs), 1), (1, len(graphs))) else a
+        for k, a in texts.items()
+    }
     plain = {k: a for k, a in texts.items() if not k.startswith(FOLD)}
     cohort = find_cohort(where, len(graphs), plain, options, findings, limit)
     covariates = cohort.about.pop("covariates")

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.text import is_counting
-from isocapsnet.datasets.reading import Findings, ReadOptions
+from isocapsnet.datasets.reading import ReadOptions
 
 _SEPARATORS = ("__", "--", "->", "<->", " - ", "~", "|", ":", "_", "-", ".", ",", " ")
 Pairs = list[tuple[str, str]]
