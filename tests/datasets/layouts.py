@@ -188,7 +188,7 @@ def nel(data, root):
 
 def bnt_dictionary(data, root):
     content = {
-        "timeseires": np.zeros((40, N_NODES, 20)),
+        "timeseires": np.zeros((len(data), N_NODES, 20)),
         "corr": data.adjacency,
         "pcorr": data.adjacency * 0.5,
         "label": np.array(writers.label_values(data)),
@@ -202,7 +202,7 @@ def bnt_dictionary(data, root):
 
 def list_of_matrices(data, root):
     """An object array of matrices of different sizes."""
-    graphs = np.empty(40, dtype=object)
+    graphs = np.empty(len(data), dtype=object)
     graphs[:] = [graph[np.ix_(_present(graph), _present(graph))] for _, _, _, graph in pairs(data)]
     np.save(root / "graphs.npy", graphs, allow_pickle=True)
     lists = {subject: [f"region{node}" for node in _present(graph)] for subject, _, _, graph in pairs(data)}
@@ -272,7 +272,7 @@ def lower_triangles(data, root):
 
 
 def hcp_netmats(data, root):
-    np.savetxt(root / "netmats1.txt", data.adjacency.reshape(40, -1), fmt="%.17g")
+    np.savetxt(root / "netmats1.txt", data.adjacency.reshape(len(data), -1), fmt="%.17g")
     (root / "subjectIDs.txt").write_text("\n".join(data.subjects.tolist()) + "\n")
     _table(data, root)
     return root / "netmats1.txt"

@@ -130,7 +130,7 @@ def test_rows_that_agree_count_once_and_others_need_a_condition(tmp_path):
     folder = layouts.several_rows(FORTY, tmp_path)
     read = load_graphs(folder, target="diagnosis")  # which all rows of a subject share
     assert any("several rows of participants.csv" in what for what in read.handled)
-    for where in ("Modality=fMRI", ["Modality!=PET", "modality != mri"][:1] + ["Modality!=MRI"], "Modality = fmri"):
+    for where in ("Modality=fMRI", ["Modality!=PET", "Modality != mri"], "Modality = fmri"):
         chosen = load_graphs(folder, target="diagnosis", covariates="age", where=where)
         np.testing.assert_allclose(chosen.covariates["age"], FORTY.covariates["age"])
         assert any("participants.csv where" in what for what in chosen.handled)
@@ -201,11 +201,14 @@ def test_labels_of_another_length_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda lines: [lines[0], lines[1] + ",1", *lines[2:]], "39 fields in line 2|38 fields in line 2"),
+        (lambda lines: [lines[0], lines[1] + ",1", *lines[2:]], "fields in line 2"),
         (lambda lines: [lines[0], lines[1].rpartition(",")[0], *lines[2:]], "fields in line 2"),
         (lambda lines: [lines[0].replace("0throw_1thcolumn", "0throw_9thcolumn"), *lines[1:]], "triangle="),
         (lambda lines: [lines[0], lines[1].rpartition(",")[0] + ",word", *lines[2:]], "'word'"),
-        (lambda lines: [lines[0], lines[1].rpartition(",")[0] + ",", *lines[2:]], "nan"),
+        (
+            lambda lines: [lines[0], ",".join([*lines[1].split(",")[:2], "", *lines[1].split(",")[3:]]), *lines[2:]],
+            "nan",
+        ),
     ],
     ids=["one more", "one less", "title", "word", "gap"],
 )
@@ -258,14 +261,14 @@ def test_check_ends_with_a_command_that_works(tmp_path, name, monkeypatch):
     if name == "HCP netmats":  # a table in the order of the graphs, or not
         assert [remedy.changes for remedy in remedies] == [{"subjects": "participant_id"}]
         return
-    expected = {k: v for k, v in layout.remedy.items() if name != "one .npz per subject"}
-    assert expected in [remedy.changes for remedy in remedies] or name == "one .npz per subject"
+    assert layout.remedy in [remedy.changes for remedy in remedies]
 
 
 def test_check_of_usable_data_ends_with_the_benchmark(tmp_path, abide):
     assert last_line(run("data", "check", abide)) == f"next      isocapsnet benchmark {abide} --target diagnosis"
     result = run("data", "check", abide, "--target", "diagnosis", "--exclude", "50010", "--site", "@file")
-    assert last_line(result).endswith("--target diagnosis --site @file --exclude 50010")
+    for option in ("--target diagnosis", "--site @file", "--exclude 50010"):
+        assert option in last_line(result)
 
 
 def test_every_command_takes_the_options(tmp_path):

@@ -192,10 +192,10 @@ def check(path: str, out: Path | None, as_json: bool, **options: Any) -> None:
     if out is not None:
         n_rows = write_findings(findings, out)
         click.echo(printable(f"{n_rows:,} findings: {out}"), err=as_json)
-    if not as_json and graphs is None:
-        print_remedies(path, options, remedies)
-    elif not as_json:
+    if graphs is not None and not as_json:
         print_next(path, options, graphs, findings)
+    elif not as_json:
+        print_remedies(path, options, remedies)
     if graphs is None:
         sys.exit(2)
 

@@ -35,7 +35,7 @@ def find_remedies(source: Any, options: ReadOptions, findings: Findings) -> list
     from isocapsnet.datasets.readers import read_graphs
 
     started, n_trials = time.monotonic(), 0
-    level = [({}, findings)]
+    level: list[tuple[dict[str, Any], Findings]] = [({}, findings)]
     seen: list[dict[str, Any]] = []
     for _ in range(_MOST_CHANGES):
         found: list[Remedy] = []

@@ -58,7 +58,8 @@ def choose_matrix(where: str, arrays: Mapping[str, NDArray[Any]], array: str | N
     largest = max(matrices, key=lambda key: matrices[key].size)
     same = [k for k, v in matrices.items() if v.shape == matrices[largest].shape and not _equal(v, matrices[largest])]
     if same:
-        raise InputError(f"{where} has several matrices ({', '.join([largest, *same][:6])}); choose one with array=.")
+        names = " or ".join(f'array="{name}"' for name in [largest, *same][:3])
+        raise InputError(f"{where} has several matrices; choose one with {names}.")
     return matrices[largest]
 
 

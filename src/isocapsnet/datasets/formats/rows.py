@@ -191,7 +191,7 @@ def _read_frame(frame: pd.DataFrame, options: ReadOptions) -> _Rows:
         raise InputError(
             f"The data frame has no numbers in {list_some(texts) or 'any column'}; name columns that are not edges."
         )
-    columns = {titles[i]: [*map(as_text, frame.iloc[:, i])] for i in np.flatnonzero(~is_edge)}
+    columns = {titles[i]: [*map(as_text, frame.iloc[:, i])] for i in np.flatnonzero(~is_edge).tolist()}
     if has_names(frame.index):
         columns = {"participant_id": [*map(as_text, frame.index)]} | columns
     return _Rows(edges.to_numpy(np.float64), [str(title) for title in edges], columns)

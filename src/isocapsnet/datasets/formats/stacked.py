@@ -168,8 +168,8 @@ def _find_graphs(where: str, arrays: Arrays, lists: Mapping[str, Matrices], opti
     if len(stacks) != 1:
         listed = list_some([f"{key} {array.shape}" for key, array in arrays.items()] + list(lists)) or "no arrays"
         what = "several arrays that may be the graphs" if stacks else "no array of graphs that is called adjacency"
-        example = f', such as array="{stacks[0]}"' if stacks else ""
-        raise InputError(f"{where} has {what}; it has {listed}. Choose one with array={example}.")
+        names = " or ".join(f'array="{name}"' for name in stacks[:3]) or "array="
+        raise InputError(f"{where} has {what}; it has {listed}. Choose one with {names}.")
     return stacks[0]
 
 
