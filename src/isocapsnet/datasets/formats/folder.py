@@ -83,6 +83,8 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     if options.subjects is not None and not isinstance(options.subjects, str):
         raise InputError("subjects= is the column of identifiers in the participants table of a folder; give its name.")
     participants = open_participants([path.stem for path in paths], table, options, findings, limit)
+    if participants is not None and options.subjects is not None:
+        findings.handle("column read as subjects", str(options.subjects))
     if participants is None and (asked := [c for c in (*columns_of(options), options.subjects) if c and c[0] != "@"]):
         raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
     scans = [_identify(path, folder, participants, findings) for path in paths]

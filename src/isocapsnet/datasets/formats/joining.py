@@ -109,6 +109,8 @@ def find_cohort(
     id_column = None
     if subjects_key is not None:
         ids = [_spell(value) for value in columns[subjects_key].tolist()]
+        if options.subjects is not None:
+            findings.handle("array read as subjects", subjects_key)
     elif ids is None and options.participants is not None and options.subjects is None:
         options = _with_ids_in_order(where, n_graphs, options, limit)
     if ids is None and options.subjects is not None:

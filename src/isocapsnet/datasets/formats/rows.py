@@ -62,6 +62,8 @@ def read_rows(source: Any, options: ReadOptions, findings: Findings, limit: Read
     graphs, node_names = expand_rows(rows.values, rows.titles, where, options, findings)
     ids = _find_ids(where, rows.columns, options)
     columns = {key: _as_array(where, cells) for key, cells in rows.columns.items() if cells is not ids}
+    if ids is not None and options.subjects is not None:
+        findings.handle("column read as subjects", str(options.subjects))
     ids = None if ids is None else clean_identifiers(ids)
     cohort = find_cohort(where, len(graphs), columns, options, findings, limit, ids=ids)
     covariates = cohort.about.pop("covariates")
