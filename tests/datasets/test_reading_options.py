@@ -228,6 +228,33 @@ def test_a_first_line_of_values_is_not_lost(tmp_path):
     assert np.array_equal(read.adjacency, FORTY.adjacency)
 
 
+def test_columns_that_are_no_edges_must_be_named(tmp_path):
+    """A triangle with the diagonal has as many values as one without it and eight more columns."""
+    frame = pd.DataFrame(FORTY.adjacency[:, *np.triu_indices(8, 1)], columns=[f"V{i}" for i in range(28)])
+    for i in range(8):
+        frame.insert(i, "abcdefgh"[i], i)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(InputError, match="a, b, c and 5 more are not called as the other edges"):
+        load_graphs(tmp_path / "rows.csv", triangle="upper", n_nodes=8)
+    read = load_graphs(tmp_path / "rows.csv", triangle="upper", n_nodes=8, covariates=list("abcdefgh"))
+    off = ~np.eye(8, dtype=bool)
+    assert np.array_equal(read.adjacency[:, off], FORTY.adjacency[:, off])
+
+
+def test_new_subjects_have_the_regions_of_training(tmp_path):
+    """A region that none of the new subjects has is a node all the same."""
+    layout = layouts.LAYOUTS["different regions, long list"]
+    for part in ("all", "new"):
+        (tmp_path / part).mkdir()
+    trained = load_graphs(layout.write(FORTY, tmp_path / "all"), target="diagnosis")
+    new = load_graphs(layout.write(FORTY[[0, 24]], tmp_path / "new"), like=trained)
+    assert new.atlas.node_names == trained.atlas.node_names
+    assert np.array_equal(new.adjacency, FORTY[[0, 24]].adjacency)
+    nel = {part: layouts.nel(data, tmp_path / part) for part, data in (("all", FORTY), ("new", FORTY[[0, 24]]))}
+    assert load_graphs(nel["new"]).n_nodes == 7
+    assert np.array_equal(load_graphs(nel["new"], like=load_graphs(nel["all"])).adjacency, FORTY[[0, 24]].adjacency)
+
+
 def test_a_file_of_one_matrix_is_not_taken_for_rows(tmp_path):
     rng = np.random.default_rng(0)
     np.savetxt(tmp_path / "matrix.csv", np.corrcoef(rng.normal(size=(49, 99))), delimiter=",")

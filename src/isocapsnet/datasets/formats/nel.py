@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
+from isocapsnet.datasets.formats.regions import known_nodes
 from isocapsnet.datasets.formats.text import is_value, read_text
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
@@ -33,7 +34,9 @@ def read_nel(path: Path, options: ReadOptions, findings: Findings, limit: ReadLi
     """Undirected graphs; labels of nodes say which regions they are, and a region that a graph lacks has no edges."""
     graphs = _parse(path, limit)
     regions = sorted({region for graph in graphs for region in graph.nodes.values()}, key=natural_key)
-    if all(map(str.isdecimal, regions)):
+    if (listed := known_nodes(options)) and {*regions} <= {*listed}:
+        regions = listed
+    elif all(map(str.isdecimal, regions)):
         low, high = int(regions[0]), int(regions[-1])
         if high - low >= 2 * len(regions) + 10:
             raise InputError(f"{path.name} has regions from {low} to {high}, but only {len(regions)} of them.")
@@ -48,6 +51,7 @@ def read_nel(path: Path, options: ReadOptions, findings: Findings, limit: ReadLi
         options,
         findings,
         labels=[graph.label for graph in graphs],
+        node_names=[regions] * len(graphs),
         name=path.stem,
     )
 

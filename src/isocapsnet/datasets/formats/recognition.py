@@ -18,7 +18,7 @@ from isocapsnet.datasets.formats.matrices import EdgeList
 
 Kind = Literal["graphs", "edges", "series"]
 
-_SERIES = re.compile(r"time[-_]?series|_rois_|\.1d$", re.IGNORECASE)
+_SERIES = re.compile(r"time[-_]?series|ptseries|_rois_|\.1d$", re.IGNORECASE)
 # Tables of fewer columns are edge lists, coordinates or counts more often than signals of so few regions.
 _FEW_COLUMNS = 4
 _TITLES = {"graphs": "adjacency matrices", "edges": "edge lists", "series": "time series, rows being time points"}

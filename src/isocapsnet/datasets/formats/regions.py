@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.participants import is_identifier
@@ -36,6 +37,13 @@ def find_regions(folder: Path) -> Path | None:
     return tables[0] if tables else folder if files else None
 
 
+def known_nodes(options: ReadOptions) -> list[str]:
+    """The names of the nodes that ``like`` or the atlas has, if any."""
+    if options.like is not None and options.like.node_names:
+        return list(options.like.node_names)
+    return [] if options.atlas is None else list(load_atlas(options.atlas).node_names)
+
+
 def name_regions(
     source: Path,
     subjects: Sequence[str],
@@ -47,7 +55,8 @@ def name_regions(
 ) -> dict[str, Any]:
     """The names of the nodes of each subject and the order of all nodes, as keywords of :func:`assemble`.
 
-    The nodes are those that any subject has, in natural order, or the given number of them if they are counted from 1.
+    The nodes are those of ``like`` or of the atlas if these have all regions; else those that any subject has, in
+    natural order, or the given number of them if they are counted from 1.
     """
     lists = _read_regions(source, limit)
     aliases = dict(zip((Path(one).stem for one in sources), subjects, strict=True))
@@ -67,7 +76,9 @@ def name_regions(
         named.append(regions if problem is None else [str(number) for number in range(1, size + 1)])
     order = sorted({region for name in matches.values() for region in lists[name]}, key=natural_key)
     n_nodes = options.expected_n_nodes
-    if n_nodes is not None and all(r.isdecimal() and 1 <= int(r) <= n_nodes for r in order):
+    if (listed := known_nodes(options)) and {*order} <= {*listed}:
+        order = listed
+    elif n_nodes is not None and all(r.isdecimal() and 1 <= int(r) <= n_nodes for r in order):
         order = [str(number) for number in range(1, n_nodes + 1)]
     findings.handle(f"nodes of each subject from {source.name}, {len(order)} regions in all", f"{len(named)} subjects")
     return {"node_names": named, "node_order": order}

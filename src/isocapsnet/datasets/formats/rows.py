@@ -176,6 +176,10 @@ def _find_edges(titles: Sequence[str], first: Sequence[str], options: ReadOption
         pairs = {title for title, one in zip(free, patterns, strict=True) if one == pattern}
         if pattern.count("#") == 2 and find_pairs([title for title in free if title in pairs]) is not None:
             return np.array([title in pairs for title in titles])
+        if len({*patterns}) > 1:
+            odd = [title for title, one in zip(free, patterns, strict=True) if one != pattern]
+            what = f"The columns {list_some(odd, 3)} are not called as the other edges are ({pattern})"
+            raise InputError(f"{what}; name them with subjects=, target=, site= or covariates=, or remove them.")
     if all(title.startswith("column ") for title in titles):  # no titles: the first column may have identifiers
         is_free[0] = is_number(first[0])
         is_free[1:] = True
