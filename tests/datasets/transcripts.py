@@ -116,8 +116,8 @@ def _run(command: str, folder: Path) -> str:
 _HEAD = """# From nothing to a report
 
 Five studies as they are found, each of 40 subjects and 8 regions, from files to a report in three commands. All of them
-were run; lines of progress are left out. Times are wall-clock seconds of all three commands, on two cores with a load
-of about 15. The page is written by
+were run; lines of progress are left out. The graphs are random, so no method can find anything. Times are wall-clock
+seconds of all three commands, on two cores with a load of about 15. The page is written by
 
 ```bash
 python -m tests.datasets.transcripts docs/datasets-transcripts.md

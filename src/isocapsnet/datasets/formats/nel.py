@@ -52,6 +52,7 @@ def read_nel(path: Path, options: ReadOptions, findings: Findings, limit: ReadLi
         findings,
         labels=[graph.label for graph in graphs],
         node_names=[regions] * len(graphs),
+        is_directed=False,
         name=path.stem,
     )
 
