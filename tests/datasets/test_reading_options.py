@@ -170,6 +170,36 @@ def test_missing_regions_are_on_record_and_limited(tmp_path):
         load_graphs(folder, target="diagnosis")
 
 
+def write_named(folder, data, names=None):
+    """Matrices with the names of the regions that each subject has."""
+    folder.mkdir()
+    for subject, _, _, graph in layouts.pairs(data):
+        nodes = np.flatnonzero(graph.any(axis=0))
+        titles = [(names or {}).get((subject, int(node)), f"region{node}") for node in nodes]
+        pd.DataFrame(graph[np.ix_(nodes, nodes)], index=titles, columns=titles).to_csv(folder / f"{subject}.csv")
+    return folder
+
+
+def test_named_regions_are_aligned_if_no_subject_has_all(tmp_path):
+    """Every subject lacks one of eight regions, each another one."""
+    graphs = FORTY.adjacency.copy()
+    for i, graph in enumerate(graphs):
+        graph[i % 8] = graph[:, i % 8] = 0
+        graph[np.eye(8, dtype=bool)] = np.arange(8) != i % 8
+        graph[(graph == 0) & ~np.eye(8, dtype=bool)] = 0
+    data = FORTY.replace(adjacency=graphs)
+    read = load_graphs(write_named(tmp_path / "named", data))
+    assert read.atlas.node_names == tuple(f"region{i}" for i in range(8))
+    silent = graphs.any(axis=1)
+    assert np.array_equal(read.adjacency, graphs * silent[:, :, None] * silent[:, None])
+    misspelled = {("50010", 3): "regoin3"}
+    with pytest.raises(InputError, match="regoin3"):
+        load_graphs(write_named(tmp_path / "misspelled", data, misspelled))
+    other = {(subject, node): f"area{node}" for subject in data.subjects[:19].tolist() for node in range(8)}
+    with pytest.raises(InputError, match="the other files do not have"):
+        load_graphs(write_named(tmp_path / "two", data, other))
+
+
 def test_a_region_that_nobody_has_is_a_node_if_the_number_is_given(tmp_path):
     folder = layouts.LAYOUTS["different regions, lists"].write(FORTY, tmp_path)
     read = load_graphs(folder, n_nodes=10)

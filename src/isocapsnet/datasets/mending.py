@@ -139,8 +139,7 @@ def align_nodes(
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append("Some files name their nodes, in different orders, and others do not.")
         return matrices, None
-    longest = max(named, key=len)
-    reference = list(longest if node_order is None else node_order)
+    reference = list(_merge_names(named, max_missing) if node_order is None else node_order)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
     for matrix, names, source in zip(matrices, named, sources, strict=True):
@@ -163,6 +162,32 @@ def align_nodes(
             findings.handle("nodes absent from the file kept without edges" if missing else "nodes reordered", source)
         aligned.append(matrix)
     return aligned, reference
+
+
+def _merge_names(named: Sequence[Sequence[str]], max_missing: float) -> list[str]:
+    """The names of the longest list, and those that it lacks, each after the one that precedes it in another list.
+
+    If names are added, all must be in at least two lists and in one of twenty, because others may be misspelled. The
+    lists that have them must share most of their names with the longest, because they may be of another atlas.
+    """
+    reference = list(max(named, key=len))
+    counts = Counter(name for names in named for name in {*names})
+    least = max(2, 0.05 * len(named))
+    if len(counts) > len(reference):
+        usual = [names for names in named if all(counts[name] >= least for name in names)]
+        reference = list(max(usual, key=len, default=reference))
+    known = {*reference}
+    for names in named:
+        if not known.issuperset(names) and len(known.intersection(names)) >= (1 - max_missing) * len(names):
+            position = 0
+            for name in names:
+                if name in known:
+                    position = reference.index(name) + 1
+                elif counts[name] >= least:
+                    reference.insert(position, name)
+                    known.add(name)
+                    position += 1
+    return reference
 
 
 def _check_shapes(

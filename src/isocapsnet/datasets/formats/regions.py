@@ -2,10 +2,12 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.findings import Findings
@@ -75,6 +77,9 @@ def name_regions(
             findings.refuse(where, f"{where} {problem}.")
         named.append(regions if problem is None else [str(number) for number in range(1, size + 1)])
     order = sorted({region for name in matches.values() for region in lists[name]}, key=natural_key)
+    counts = Counter(region for name in matches.values() for region in lists[name])
+    if alone := [region for region in order if counts[region] == 1 and len(subjects) > 1]:
+        findings.warnings.append(f"{source.name} has regions of one subject only: {list_some(alone)}.")
     n_nodes = options.expected_n_nodes
     if (listed := known_nodes(options)) and {*order} <= {*listed}:
         order = listed
