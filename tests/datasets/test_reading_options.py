@@ -323,6 +323,9 @@ def test_check_ends_with_a_command_that_works(tmp_path, name, monkeypatch):
 
 def test_check_of_usable_data_ends_with_the_benchmark(tmp_path, abide):
     assert last_line(run("data", "check", abide)) == f"next      isocapsnet benchmark {abide} --target diagnosis"
+    (abide / "phenotypic.csv").rename(tmp_path / "other.csv")
+    assert "--participants" in last_line(run("data", "check", abide))
+    (tmp_path / "other.csv").rename(abide / "phenotypic.csv")
     result = run("data", "check", abide, "--target", "diagnosis", "--exclude", "50010", "--site", "@file")
     for option in ("--target diagnosis", "--site @file", "--exclude 50010"):
         assert option in last_line(result)

@@ -71,10 +71,12 @@ def print_next(path: str, given: Mapping[str, Any], graphs: "BrainGraphs", findi
     """Print the command that comes next for data that can be used."""
     if not graphs.label_names:
         targets = sorted(findings.targets, key=lambda column: _TARGET.search(column) is None)
-        is_usual = bool(targets) and _TARGET.search(targets[0]) is not None
-        if targets and not is_usual:
+        if not targets:
+            click.echo("A benchmark needs classes: add a table of subjects with --participants and --target.")
+            return
+        if _TARGET.search(targets[0]) is None:
             click.echo(printable(f"Columns that may have the classes: {list_some(targets)}."))
-        given = {**given, "target": targets[0] if is_usual else "COLUMN"}
+        given = {**given, "target": targets[0]}
     click.echo(printable(f"next      {_command('benchmark', path, given)}"))
 
 

@@ -170,13 +170,13 @@ def _merge_names(named: Sequence[Sequence[str]], max_missing: float) -> list[str
     If names are added, all must be in at least two lists and in one of twenty, because others may be misspelled. The
     lists that have them must share most of their names with the longest, because they may be of another atlas.
     """
-    reference = list(max(named, key=len))
+    longest: Sequence[str] = max(named, key=len)
     counts = Counter(name for names in named for name in {*names})
     least = max(2, 0.05 * len(named))
-    if len(counts) > len(reference):
+    if len(counts) > len(longest):
         usual = [names for names in named if all(counts[name] >= least for name in names)]
-        reference = list(max(usual, key=len, default=reference))
-    known = {*reference}
+        longest = max(usual or [longest], key=len)
+    reference, known = list(longest), {*longest}
     for names in named:
         if not known.issuperset(names) and len(known.intersection(names)) >= (1 - max_missing) * len(names):
             position = 0

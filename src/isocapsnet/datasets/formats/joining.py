@@ -1,7 +1,7 @@
 """Graphs and the table of their subjects: which row belongs to which graph, and what the row says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,6 @@ def describe(
     return about
 
 
-@dataclass(frozen=True)
-class Cohort:
-    """The subjects of graphs that are in one file or array, and what is known about them."""
-
-    subjects: list[str]
-    about: dict[str, Any]
-    #: The arrays that were used.
-    used: frozenset[str]
-
-
 def find_cohort(
     where: str,
     n_graphs: int,
@@ -96,10 +86,11 @@ def find_cohort(
     limit: ReadLimit,
     *,
     ids: Sequence[str] | None = None,
-) -> Cohort:
-    """The subjects of ``n_graphs`` graphs, from arrays of one value per graph and from the table of participants.
+) -> dict[str, Any]:
+    """Who ``n_graphs`` graphs are, from arrays of one value per graph and from the table of participants.
 
-    ``ids`` are the identifiers that the graphs have in their file, if it has any.
+    Returns subjects, labels, sites and covariates, as keywords of :func:`assemble`. ``ids`` are the identifiers that
+    the graphs have in their file, if it has any.
     """
     columns = {key: values for key, values in arrays.items() if values.shape == (n_graphs,)}
     for key in (*_LABELS, *_SUBJECTS, *_SITES):
@@ -130,21 +121,20 @@ def find_cohort(
     in_table = {} if participants is None else describe(participants, rows, elsewhere, findings)
     labels_key = None if "labels" in in_table else choose(where, columns, options.target, _LABELS, options)
     sites_key = None if "sites" in in_table else choose(where, columns, options.site, _SITES, options)
-    used = {labels_key, subjects_key, sites_key} - {None}
     about: dict[str, Any] = {
+        "subjects": [str(number) for number in range(1, n_graphs + 1)] if ids is None else list(ids),
         "labels": columns[labels_key].tolist() if labels_key else None,
         "sites": columns[sites_key].tolist() if sites_key else None,
         "covariates": None,
     }
     if options.covariates is None:
-        extra = {key: values for key, values in columns.items() if key not in used and key != "node_names"}
-        about["covariates"] = extra
+        used = (labels_key, subjects_key, sites_key, "node_names")
+        others = {key: values for key, values in columns.items() if key not in used}
+        about["covariates"] = pd.DataFrame(others) if others else None
     elif "covariates" not in in_table:
-        about["covariates"] = {
-            key: columns[str(choose(where, columns, key, (), options))] for key in options.covariates
-        }
-    subjects = [str(number) for number in range(1, n_graphs + 1)] if ids is None else list(ids)
-    return Cohort(subjects, about | in_table, frozenset(key for key in used if key is not None))
+        chosen = [str(choose(where, columns, key, (), options)) for key in options.covariates]
+        about["covariates"] = pd.DataFrame({key: columns[key] for key in chosen})
+    return about | in_table
 
 
 def choose(

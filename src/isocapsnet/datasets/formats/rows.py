@@ -66,17 +66,14 @@ def read_rows(source: Any, options: ReadOptions, findings: Findings, limit: Read
         findings.handle("column read as subjects", str(options.subjects))
     ids = None if ids is None else clean_identifiers(ids)
     cohort = find_cohort(where, len(graphs), columns, options, findings, limit, ids=ids)
-    covariates = cohort.about.pop("covariates")
     return assemble(
         graphs,
-        cohort.subjects,
-        options,
-        findings,
-        sources=[f"{where}, subject {subject}" for subject in cohort.subjects],
-        covariates=pd.DataFrame(covariates) if covariates is not None and len(covariates) else None,
+        options=options,
+        findings=findings,
+        sources=[f"{where}, subject {subject}" for subject in cohort["subjects"]],
         node_names=None if node_names is None else [node_names] * len(graphs),
         name=name,
-        **cohort.about,
+        **cohort,
     )
 
 
@@ -277,15 +274,12 @@ def _read_edge_table(
                 raise InputError(f"{table.name} has several values of {column!r} for subject {other}; keep one.")
             columns[column] = _as_array(table.name, [values[subject].pop() for subject in subjects])
     cohort = find_cohort(table.name, len(graphs), columns, options, findings, limit, ids=subjects)
-    covariates = cohort.about.pop("covariates")
     for subject in excluded:  # a row of the table of participants may have been noted as one without a matrix
         findings.exclusions[subject] = "excluded on request"
     return {
         "matrices": graphs,
-        "subjects": cohort.subjects,
         "sources": [sources[subject] for subject in subjects],
         "node_names": [names] * len(graphs),
         "is_directed": is_directed,
-        "covariates": pd.DataFrame(covariates) if covariates is not None and len(covariates) else None,
-        **cohort.about,
+        **cohort,
     }

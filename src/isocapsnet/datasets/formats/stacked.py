@@ -129,30 +129,27 @@ def _read_arrays(
     }
     plain = {k: a for k, a in texts.items() if not k.startswith(FOLD)}
     cohort = find_cohort(where, len(graphs), plain, options, findings, limit)
-    covariates = cohort.about.pop("covariates")
     node_names = texts.get("node_names")
     if node_names is not None and node_names.shape != graphs[0].shape[:1]:
         raise InputError(f"{where}: node_names has shape {node_names.shape} instead of {graphs[0].shape[:1]}.")
-    sources = [f"{where}, subject {subject}" for subject in cohort.subjects]
+    sources = [f"{where}, subject {subject}" for subject in cohort["subjects"]]
     nodes: dict[str, Any] = {}
     if node_names is not None:
         nodes["node_names"] = [[str(n).strip() for n in node_names.tolist()]] * len(graphs)
     if options.regions is not None:
         sizes = [len(graph) for graph in graphs]
-        nodes = name_regions(options.regions, cohort.subjects, sources, sizes, options, findings, limit)
+        nodes = name_regions(options.regions, cohort["subjects"], sources, sizes, options, findings, limit)
         graphs = list(graphs)
     return assemble(
         graphs,
-        cohort.subjects,
-        options,
-        findings,
+        options=options,
+        findings=findings,
         sources=sources,
-        covariates=pd.DataFrame(covariates) if covariates is not None and len(covariates) else None,
         coordinates=texts.get("coordinates"),
         folds=list_folds(texts, where),
         name=name,
         **nodes,
-        **cohort.about,
+        **cohort,
     )
 
 
