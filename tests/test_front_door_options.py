@@ -103,7 +103,7 @@ def test_numbers_of_numpy_are_numbers(study: ic.BrainGraphs, tmp_path: Path) -> 
     assert results.summary.rows[0].jobs == 2 and type(results.context["protocol"]["n_folds"]) is int
 
 
-@pytest.mark.parametrize("option", [{"select": "rest"}, {"kind": "series"}, {"participants": "t"}, {"index_base": 1}])
+@pytest.mark.parametrize("option", [{"select": "rest"}, {"kind": "series"}, {"directed": True}, {"index_base": 1}])
 def test_options_of_folders_are_refused_for_data_in_memory(option: dict[str, Any], study: ic.BrainGraphs) -> None:
     [name] = option
     for data in (study, (study.adjacency, study.labels)):

@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from isocapsnet._methods import list_one_method, list_steps
 from isocapsnet._model_cards import make_card
 from isocapsnet._pipelines import PreparedModel, check_range, layout_for, load_model, note_training, write_model
-from isocapsnet._planning import adjacency_of, as_source, check_keywords, check_steps, open_with_covariates, uses_series
+from isocapsnet._planning import adjacency_of, check_keywords, check_steps, open_with_covariates, uses_series
 from isocapsnet._refitting import Pipeline, plan_refit
 from isocapsnet._validation import InputError, check_option, check_target
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import examine_graphs
-from isocapsnet.datasets.reading import Findings, ReadOptions, as_names
+from isocapsnet.datasets.reading import ReadOptions, as_names
 from isocapsnet.evaluation.estimation import Fitter, build_estimator
 from isocapsnet.evaluation.naming import seed_from
 from isocapsnet.evaluation.preparation import Preparation
@@ -265,11 +266,7 @@ def check_data(data: Any, **reading: Any) -> Findings:
     []
     """
     check_keywords(reading)
-    try:
-        source = as_source(data)
-    except InputError as error:  # of arrays
-        return Findings(errors=[str(error)])
-    return examine_graphs(source, ReadOptions(**reading))[1]
+    return examine_graphs(data, ReadOptions(**reading))[1]
 
 
 def open_for_model(model: Any, data: Any, reading: dict[str, Any]) -> tuple[Any, BrainGraphs]:

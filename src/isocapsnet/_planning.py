@@ -109,12 +109,7 @@ class Options:
 def open_data(data: Any, reading: Mapping[str, Any]) -> BrainGraphs:
     """A dataset, arrays ``(X, y)``, a path or the name of a dataset as one dataset."""
     check_keywords(reading)
-    return load_graphs(as_source(data), **reading)
-
-
-def as_source(data: Any) -> Any:
-    """What :func:`load_graphs` reads: arrays ``(X, y)`` become a dataset, and the rest is left as it is."""
-    return BrainGraphs(data[0], data[1]) if isinstance(data, tuple) and len(data) == 2 else data
+    return load_graphs(data, **reading)
 
 
 def check_keywords(reading: Mapping[str, Any], others: Sequence[str] = ()) -> None:
@@ -135,9 +130,9 @@ def adjacency_of(graphs: BrainGraphs) -> NDArray[np.floating[Any]]:
 
 def open_with_covariates(data: Any, columns: Sequence[str], reading: Mapping[str, Any]) -> BrainGraphs:
     """The dataset, with the covariates that the analysis needs."""
-    # A file has all its columns, and naming some would change its digest; columns of a folder's table must be named.
-    is_folder = isinstance(data, str | Path) and Path(data).is_dir()
-    if is_folder or reading.get("covariates"):
+    # A file has all its columns, and naming some would change its digest; columns of a table beside it must be named.
+    has_table = (isinstance(data, str | Path) and Path(data).is_dir()) or reading.get("participants") is not None
+    if has_table or reading.get("covariates"):
         needed = [*as_names(reading.get("covariates") or ()), *columns]
         reading = {**reading, "covariates": tuple(dict.fromkeys(needed)) or None}
     return open_data(data, reading)

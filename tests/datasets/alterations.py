@@ -126,7 +126,7 @@ def _write_table(case: Case, folder: Path) -> list[str]:
 
 
 def _alter_rows(case: Case, names: list[str], rows: list[dict[str, str]]) -> None:
-    """Rows that are missing, repeated or of nobody; a repeated one with another label tells nothing."""
+    """Rows that are missing, repeated or of nobody; a repeated one with another label is refused."""
     if case.maybe(0.1, "missing label"):
         place = int(case.rng.integers(len(rows)))
         rows[place]["dx"] = case.pick(["n/a", "", "NA"])
@@ -138,7 +138,7 @@ def _alter_rows(case: Case, names: list[str], rows: list[dict[str, str]]) -> Non
         rows.append(dict.fromkeys(names, "99") | {"dx": case.labels[0] or "hc"})
     if case.maybe(0.05, "repeated row"):
         rows.append(rows[0] | {"dx": case.pick(sorted({*case.labels} - {""}))})
-        case.must_be_refused = True
+        case.must_be_refused |= rows[-1]["dx"] != rows[0]["dx"]
 
 
 def _render_table(case: Case, folder: Path, names: list[str], rows: list[list[str]]) -> None:

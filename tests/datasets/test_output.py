@@ -100,12 +100,16 @@ def test_check_prints_the_first_few_of_many_and_json_all(tmp_path, study):
         (folder / f"{subject}.csv").write_text("nonsense\n")
     result = run("data", "check", folder, "--target", "diagnosis")
     assert result.exit_code == 2
-    assert len(result.output.splitlines()) < 30
-    assert "and 502 more; --json" in result.output
-    assert "and 490 more; --json" in result.output
+    assert len(result.output.splitlines()) < 15
+    assert "and 9 more of this kind; --list" in result.output
+    assert "excluded  500 subjects (x0, x1, x2 and 497 more)" in result.output
+    run("data", "check", folder, "--target", "diagnosis", "--list", tmp_path / "all.csv")
+    listed = pd.read_csv(tmp_path / "all.csv")
+    assert listed["kind"].value_counts()[["refused", "excluded"]].tolist() == [12, 500]
+    assert listed.loc[listed["kind"] == "refused", "where"].tolist() == [f"{subject}.csv" for subject in study.subjects]
     full = json.loads(run("data", "check", folder, "--target", "diagnosis", "--json").output)
     assert full["usable"] is False
-    assert len(full["errors"]) == 512
+    assert len(full["errors"]) == 12
     assert len(full["exclusions"]) == 500
 
 
@@ -113,7 +117,7 @@ def test_the_record_of_mended_files_is_cut(tmp_path, study):
     folder = writers.write_folder(study.replace(adjacency=np.triu(study.adjacency)), tmp_path / "study", ".csv")
     result = run("data", "check", folder)
     (line,) = [line for line in result.output.splitlines() if "mirrored" in line]
-    assert "and 6 more" in line
+    assert "12 (1000.csv, 1007.csv, 1014.csv and 9 more)" in line
 
 
 def test_a_study_of_equal_subjects_gives_one_sentence(study):

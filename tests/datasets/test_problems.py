@@ -79,7 +79,11 @@ def test_unreadable_file(folder, study):
 
 def test_duplicate_rows_in_the_table(folder, study):
     edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]]]))
-    assert_refused(folder, "participants.tsv", f"lists '{study.subjects[4]}' 2 times, in lines 6, 14")
+    read = load_graphs(folder, target="diagnosis")
+    assert read.labels.tolist() == study.labels.tolist()
+    assert [where for what, where in read.handled.items() if "several rows" in what] == [("1 subjects",)]
+    edit_table(folder, lambda t: t.assign(diagnosis=[*t["diagnosis"][:-1], "other"]))
+    assert_refused(folder, "participants.tsv", f"lists '{study.subjects[4]}' 2 times, in lines 6, 14", "where=")
 
 
 def test_two_matrices_of_one_subject(folder, study):
@@ -181,7 +185,8 @@ def test_pickles_of_other_tools(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("arrays", "sentence"),
     [
-        ({"matrices": np.zeros((3, 2, 2))}, "no array named adjacency; it has matrices"),
+        ({"matrices": np.zeros((3, 4))}, "no array of graphs .* it has matrices"),
+        ({"a": np.zeros((3, 2, 2)), "b": np.ones((3, 2, 2))}, 'several arrays .* array="a"'),
         ({"adjacency": np.zeros((3, 2, 4))}, r"shape \(3, 2, 4\)"),
         ({"adjacency": np.array([[["a"]]])}, "numbers of shape"),
         ({"adjacency": np.zeros((0, 2, 2))}, r"shape \(0, 2, 2\)"),
@@ -208,9 +213,8 @@ def test_options_that_would_be_ignored_are_refused(tmp_path, study):
     study.save(tmp_path / "saved.npz")
     foreign = writers.write_npz(study, tmp_path / "foreign.npz")
     folds = writers.write_folds(numbered, tmp_path / "folds")
-    table = tmp_path / "participants.tsv"
     for source in (tmp_path / "saved.npz", foreign, folds, writers.as_geometric(numbered)):
-        for option in ({"select": ["ses-1"]}, {"kind": "series"}, {"participants": table}):
+        for option in ({"select": ["ses-1"]}, {"kind": "series"}, {"directed": True}):
             with pytest.raises(InputError, match=f"{next(iter(option))}= does not apply to"):
                 load_graphs(source, **option)
     for source in (folds, writers.write_tudataset(numbered, tmp_path / "TU"), writers.as_geometric(numbered)):
@@ -360,13 +364,19 @@ def test_check_lists_all_problems_and_exits_with_2(folder, study):
         change(folder, study.subjects[1], lambda m: m[:, :4]),
     ]
     (folder / f"{study.subjects[2]}.csv").write_text("what,is,it\nthis,now,then\n")
-    edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]]]))
+    edit_table(folder, lambda t: pd.concat([t, t.iloc[[4]].assign(participant_id="01028")]))
     first, second = study.subjects[5:7]
     (folder / f"{first}.csv").rename(folder / f"{first}_{second}.csv")
     result = CliRunner().invoke(main, ["data", "check", str(folder), "--target", "dx"])
     assert result.exit_code == 2
     refused = [line for line in result.output.splitlines() if line.startswith("refused")]
-    expected = (*names, f"{study.subjects[2]}.csv", "lists '1028' 2 times", f"{first}_{second}", "no column 'dx'")
+    expected = (
+        *names,
+        f"{study.subjects[2]}.csv",
+        "lists '01028' and '1028' 2 times",
+        f"{first}_{second}",
+        "no column 'dx'",
+    )
     assert len(refused) == len(expected)
     for part in expected:
         assert sum(part in line for line in refused) == 1, part

@@ -23,6 +23,11 @@ FORMATS = {
     "tudataset": "tests.fuzz.seeds:tudataset",
     "pickles": "tests.fuzz.seeds:pickles",
     "participants": "tests.fuzz.seeds:participants",
+    "stacks": "tests.fuzz.seeds_layouts:stacks",
+    "rows": "tests.fuzz.seeds_layouts:rows",
+    "regions": "tests.fuzz.seeds_layouts:regions",
+    "nel": "tests.fuzz.seeds_layouts:nel",
+    "cifti": "tests.fuzz.seeds_layouts:cifti",
     "models": "tests.fuzz.seeds_learned:models",
     "records": "tests.fuzz.seeds_learned:records",
 }

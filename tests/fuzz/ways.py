@@ -55,9 +55,11 @@ def _use_graphs(data: BrainGraphs) -> str:
 
 
 def _complete(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the table of participants where it is, and the limit."""
-    table = {"participants": path / options["participants"]} if "participants" in options else {}
-    return {**options, **table, "read_limit": _READ_LIMIT}
+    """The options with tables and lists where they are, and the limit."""
+    folder = path if path.is_dir() else path.parent
+    names = {name for name in ("participants", "regions", "subjects") if "." in options.get(name, "")}
+    places = {name: (folder if (folder / options[name]).exists() else folder.parent) / options[name] for name in names}
+    return {**options, **places, "read_limit": _READ_LIMIT}
 
 
 def _load_graphs(path: Path, options: Mapping[str, Any]) -> str:

@@ -1,43 +1,53 @@
 """``isocapsnet data``: list, fetch, describe, check and convert datasets."""
 
-import dataclasses
 import functools
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from isocapsnet._safe_text import list_some, printable
+from isocapsnet._safe_text import printable
 from isocapsnet.cli._errors import as_options
 from isocapsnet.cli._options import Bytes, NameList
 
-if TYPE_CHECKING:
-    from isocapsnet.datasets.reading import Findings
-
 #: The options of :func:`reading_options`, which are keywords of ``load_graphs``.
 READING = (
-    *("target", "site", "covariates", "participants", "select", "exclude", "kind", "atlas"),
-    *("n_nodes", "index_base", "directed", "read_limit"),
+    *("target", "site", "covariates", "participants", "where", "array", "subjects", "select", "exclude"),
+    *("skip_refused", "kind", "atlas", "n_nodes", "index_base", "directed", "triangle", "regions", "max_missing"),
+    "read_limit",
 )
-_LISTED = 10
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+_LISTS = click.Path(exists=True, path_type=Path)
+_TRIANGLES = click.Choice(["upper", "lower"])
 _KINDS = click.Choice(["auto", "graphs", "edges", "series"])
 _ATLASES = click.Choice(["aal90", "aal116", "dk82"])
 _READING_OPTIONS = (
     click.option("--target", metavar="COL", help="Column or array of the classes, or @subject or @folder."),
-    click.option("--site", metavar="COL", help="Column of acquisition sites."),
+    click.option("--site", metavar="COL", help="Column or array of acquisition sites, or @file or @folder."),
     click.option("--covariates", type=NameList(), metavar="COL,...", help="Columns of covariates."),
     click.option("--participants", type=_TABLE, metavar="TABLE", help="Table of subjects, if it is in another folder."),
-    click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts that file names must have."),
-    click.option("--exclude", type=NameList(), default=(), metavar="SUBJECT,...", help="Subjects to leave out."),
+    click.option("--where", multiple=True, metavar="COL=VALUE", help="Rows of the table of subjects; repeatable."),
+    click.option("--array", metavar="NAME", help="Array of graphs, if a file has several."),
+    click.option("--subjects", metavar="NAME", help="Array, column or file of the subjects' identifiers."),
+    click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts that file paths must have."),
+    click.option(
+        "--exclude", type=NameList(), default=(), metavar="SUBJECT,...", help="Subjects to leave out, or @FILE."
+    ),
+    click.option("--skip-refused", is_flag=True, help="Leave out subjects whose data are refused, on record."),
     click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files contain."),
     click.option("--atlas", type=_ATLASES, help="Names and coordinates of the nodes."),
     click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
     click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First node number of edge lists."),
     click.option("--directed/--undirected", default=None, help="Whether edge lists are directed."),
+    click.option("--triangle", type=_TRIANGLES, help="Triangle that rows of edges are, written row by row."),
+    click.option("--regions", type=_LISTS, metavar="FILE", help="List of the regions of each subject."),
+    click.option(
+        "--max-missing", type=click.FloatRange(0, 1), metavar="SHARE", help="Regions a subject may lack (0.5)."
+    ),
     click.option("--read-limit", type=Bytes(), help="Memory that reading may use (default: free memory)."),
 )
 
@@ -139,50 +149,55 @@ def describe(path: str, as_json: bool, **options: Any) -> None:
 @data.command()
 @click.argument("path")
 @reading_options
+@click.option("--list", "out", type=_NEW_FILE, metavar="FILE", help="Write all findings to a CSV file.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, with complete lists.")
-def check(path: str, as_json: bool, **options: Any) -> None:
-    """List all problems of PATH (a file, folder or dataset name).
+def check(path: str, out: Path | None, as_json: bool, **options: Any) -> None:
+    """List the problems of PATH (a file, folder or dataset name): counts, and the first few of each kind.
 
-    Shows why the data would be refused, what would be corrected, and what is unusual. The exit code is 0 if the data
-    can be used and 2 if they would be refused.
+    Shows why the data would be refused, what would be corrected, and what is unusual. The last line is a command that
+    works. The exit code is 0 if the data can be used and 2 if they would be refused.
 
     \b
     Examples
       isocapsnet data check study/ --target diagnosis
-      isocapsnet data check study/ --target diagnosis --json > problems.json
+      isocapsnet data check study/ --target diagnosis --list problems.csv
+      isocapsnet data check study/ --target DX --participants loni.csv --where Modality=fMRI
+      isocapsnet data check abide.npy --array corr
       isocapsnet data check derivatives/xcp_d --target group --select seg-Glasser
     """
+    from isocapsnet.cli._findings import print_findings, print_next, print_remedies, write_findings
     from isocapsnet.datasets.readers import examine_graphs
     from isocapsnet.datasets.reading import ReadOptions
+    from isocapsnet.datasets.remedies import find_remedies
 
-    graphs, findings = examine_graphs(path, ReadOptions(**options))
+    reading = ReadOptions(**options)
+    graphs, findings = examine_graphs(path, reading)
+    remedies = find_remedies(path, reading, findings) if graphs is None and not as_json else []
     findings.errors, findings.warnings = (
         [as_options(sentence, READING) for sentence in sentences] for sentences in (findings.errors, findings.warnings)
     )
+    findings.refused = {
+        source: [as_options(sentence, READING) for sentence in sentences]
+        for source, sentences in findings.refused.items()
+    }
     if as_json:
-        click.echo(json.dumps({"path": path, "usable": graphs is not None, **dataclasses.asdict(findings)}, indent=2))
+        lists = {name: getattr(findings, name) for name in ("errors", "warnings", "handled", "exclusions")}
+        click.echo(json.dumps({"path": path, "usable": graphs is not None, **lists}, indent=2))
     else:
-        _print_findings(findings)
+        print_findings(findings)
         verdict = (
-            f"would be refused: {len(findings.errors)} problem(s)." if graphs is None else f"can be used: {graphs!r}"
+            f"would be refused: {len(findings.errors):,} problem(s)." if graphs is None else f"can be used: {graphs!r}"
         )
         click.echo(printable(f"{path} {verdict}"))
+    if out is not None:
+        n_rows = write_findings(findings, out)
+        click.echo(printable(f"{n_rows:,} findings: {out}"), err=as_json)
+    if graphs is not None and not as_json:
+        print_next(path, options, graphs, findings)
+    elif not as_json:
+        print_remedies(path, options, remedies)
     if graphs is None:
         sys.exit(2)
-
-
-def _print_findings(findings: "Findings") -> None:
-    """Print the first findings of each kind, and the number of the others."""
-    for title, color, sentences in (
-        ("refused", "red", findings.errors),
-        ("warning", "yellow", findings.warnings),
-        ("handled", None, [f"{what}: {list_some(where)}" for what, where in findings.handled.items()]),
-        ("excluded", None, [f"{subject}: {reason}" for subject, reason in findings.exclusions.items()]),
-    ):
-        for sentence in sentences[:_LISTED]:
-            click.secho(f"{title:<8}  {printable(sentence)}", fg=color)
-        if (more := len(sentences) - _LISTED) > 0:
-            click.secho(f"{title:<8}  ... and {more:,} more; --json lists all.", fg=color)
 
 
 @data.command()

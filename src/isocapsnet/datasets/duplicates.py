@@ -1,4 +1,4 @@
-"""Near-duplicate subjects: some public datasets contain the same person twice."""
+"""What is unusual about data that can be read: above all the same person twice, as in some public datasets."""
 
 import heapq
 
@@ -47,3 +47,25 @@ def _standard_edges(data: BrainGraphs, start: int) -> NDArray[np.float32]:
     edges -= edges.mean(axis=1, keepdims=True)
     length = np.linalg.norm(edges, axis=1, keepdims=True)
     return (edges / np.where(length > 0, length, 1)).astype(np.float32)
+
+
+def describe_unusual(data: BrainGraphs) -> list[str]:
+    """Warnings about data that can be read but are unusual."""
+    sentences: list[str] = []
+    if (graphs := data.passport["graphs"]) is not None:
+        n_graphs, n_silent = graphs["n_graphs_with_nodes_without_signal"], graphs["n_nodes_without_signal"]
+        if not graphs["symmetric"]:
+            asymmetry = graphs["largest_asymmetry"]
+            sentences.append(f"The graphs are not symmetric (by up to {asymmetry:.3g}); they are kept as directed.")
+        if n_silent:
+            sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
+    if not data.label_names:
+        sentences.append("There are no labels; name the column of classes with target=.")
+    pairs, n_pairs = find_duplicates(data)
+    if n_pairs:
+        listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])
+        sentences.append(
+            f"{n_pairs:,} pair(s) of subjects may be the same person, because their edges correlate above 0.99: "
+            f"{listed}{'...' if n_pairs > 6 else ''}"
+        )
+    return sentences

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
+
 if TYPE_CHECKING:
-    from isocapsnet.datasets.reading import Findings
+    from isocapsnet.datasets.findings import Findings
 
 _Graphs = TypeVar("_Graphs", NDArray[Any], list[NDArray[Any]])
 # With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
@@ -23,6 +25,8 @@ def mend_and_align(
     is_series: bool,
     *,
     may_mirror: bool,
+    node_order: Sequence[str] | None,
+    max_missing: float,
 ) -> tuple[Any, Sequence[str] | None]:
     """Matrices without gaps, with their nodes in one order, and the names of the nodes if they have names."""
     if isinstance(matrices, np.ndarray):
@@ -33,7 +37,9 @@ def mend_and_align(
         matrices = [mend_series(one, source, findings) for one, source in zip(matrices, sources, strict=True)]
     else:  # before nodes are reordered, which would hide triangles
         matrices = mend_graphs(list(matrices), sources, findings, may_mirror=may_mirror)
-    matrices, common_names = align_nodes(matrices, node_names, sources, findings, is_series)
+    matrices, common_names = align_nodes(
+        matrices, node_names, sources, findings, is_series, node_order=node_order, max_missing=max_missing
+    )
     _check_shapes(matrices, sources, findings, is_series)
     return matrices, common_names
 
@@ -86,9 +92,10 @@ def fill_gaps(graph: NDArray[Any], source: str, findings: "Findings") -> NDArray
     others = gaps & ~(is_silent[:, None] | is_silent[None, :] | diagonal)
     if others.any():
         row, column = np.argwhere(others)[0]
-        findings.errors.append(
+        findings.refuse(
+            source,
             f"{source} has the value {graph[row, column]} at row {row + 1}, column {column + 1}; "
-            "fill the gap or leave the subject out with exclude=."
+            "fill the gap or leave the subject out with exclude=.",
         )
         return graph
     what = "nodes without signal (missing values)" if is_silent.any() else "missing or infinite diagonal"
@@ -102,9 +109,10 @@ def mend_series(series: NDArray[Any], source: str, findings: "Findings") -> NDAr
     is_silent = gaps.all(axis=0)
     if gaps[:, ~is_silent].any():
         row, column = np.argwhere(gaps & ~is_silent)[0]
-        findings.errors.append(
+        findings.refuse(
+            source,
             f"{source} has the value {series[row, column]} at time point {row + 1}, node {column + 1}; "
-            "interpolate it or leave the subject out with exclude=."
+            "interpolate it or leave the subject out with exclude=.",
         )
     elif is_silent.any():
         findings.handle("nodes without signal (missing values) set to 0", source)
@@ -118,48 +126,91 @@ def align_nodes(
     sources: Sequence[str],
     findings: "Findings",
     is_series: bool,
+    *,
+    node_order: Sequence[str] | None,
+    max_missing: float,
 ) -> tuple[list[NDArray[Any]], Sequence[str] | None]:
-    """Bring matrices whose files name their nodes into one node order."""
+    """Bring matrices whose files name their nodes into one node order.
+
+    Nodes that a subject lacks have no edges. A subject who lacks more than the share ``max_missing`` is refused.
+    """
     named: list[Sequence[str]] = [names for names in node_names or () if names is not None]
     if len(named) < len(matrices) or not named:
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append("Some files name their nodes, in different orders, and others do not.")
         return matrices, None
-    longest = max(named, key=len)
-    reference = list(longest)
+    reference = list(_merge_names(named, max_missing) if node_order is None else node_order)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
     for matrix, names, source in zip(matrices, named, sources, strict=True):
         others = [node for node in names if node not in index]
+        missing = len(reference) - len(names)
         if others or len(set(names)) != len(names):
-            findings.errors.append(
+            findings.refuse(
+                source,
                 f"{source} names nodes that the other files do not have ({', '.join(others[:3]) or 'one twice'}); "
-                "all subjects need the same atlas."
+                "all subjects need the same atlas.",
             )
+        elif missing > max_missing * len(reference):
+            share = f"{missing} of {len(reference)} nodes are missing, which is more than max_missing={max_missing:g}"
+            findings.refuse(source, f"{source} has {len(names)} nodes: {share} allows.")
         elif list(names) != reference and (is_series or len(matrix) == len(names)):
             order = [index[node] for node in names]
             full = np.zeros((len(matrix) if is_series else len(reference), len(reference)))
             full[(slice(None), order) if is_series else np.ix_(order, order)] = matrix
             matrix = full
-            missing = len(reference) - len(names)
             findings.handle("nodes absent from the file kept without edges" if missing else "nodes reordered", source)
         aligned.append(matrix)
     return aligned, reference
+
+
+def _merge_names(named: Sequence[Sequence[str]], max_missing: float) -> list[str]:
+    """The names of the longest list, and those that it lacks, each after the one that precedes it in another list.
+
+    If names are added, all must be in at least two lists and in one of twenty, because others may be misspelled. The
+    lists that have them must share most of their names with the longest, because they may be of another atlas.
+    """
+    longest: Sequence[str] = max(named, key=len)
+    counts = Counter(name for names in named for name in {*names})
+    least = max(2, 0.05 * len(named))
+    if len(counts) > len(longest):
+        usual = [names for names in named if all(counts[name] >= least for name in names)]
+        longest = max(usual or [longest], key=len)
+    reference, known = list(longest), {*longest}
+    for names in named:
+        if not known.issuperset(names) and len(known.intersection(names)) >= (1 - max_missing) * len(names):
+            position = 0
+            for name in names:
+                if name in known:
+                    position = reference.index(name) + 1
+                elif counts[name] >= least:
+                    reference.insert(position, name)
+                    known.add(name)
+                    position += 1
+    return reference
 
 
 def _check_shapes(
     matrices: Sequence[NDArray[Any]], sources: Sequence[str], findings: "Findings", is_series: bool
 ) -> None:
     """Refuse matrices with a different number of nodes, and short time series."""
-    common = Counter(matrix.shape[1] for matrix in matrices).most_common(1)
+    sizes = Counter(matrix.shape[1] for matrix in matrices)
+    common, n_common = sizes.most_common(1)[0] if matrices else (0, 0)
+    if len(sizes) > 2 and 2 * n_common <= len(matrices):
+        listed = list_some([f"{size} ({count} subjects)" for size, count in sorted(sizes.items())])
+        findings.errors.append(
+            f"The subjects have different numbers of nodes: {listed}; pass regions=, a list of the regions of each "
+            "subject, or write the names of the nodes into the files."
+        )
+        return
     for matrix, source in zip(matrices, sources, strict=True):
         rows, columns = matrix.shape
         if not is_series and rows != columns:
-            findings.errors.append(f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
-        elif columns != common[0][0]:
-            findings.errors.append(f"{source} has {columns} nodes but most graphs have {common[0][0]}.")
+            findings.refuse(source, f"{source} holds {rows} x {columns} values; an adjacency matrix must be square.")
+        elif columns != common:
+            findings.refuse(source, f"{source} has {columns} nodes but most graphs have {common}.")
         elif is_series and rows < _MIN_TIME_POINTS:
-            findings.errors.append(f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed.")
+            findings.refuse(source, f"{source} has {rows} time points; at least {_MIN_TIME_POINTS} are needed.")
     if is_series and matrices and (shorter := sum(rows < columns for rows, columns in map(np.shape, matrices))):
         what = f"{shorter} of {len(matrices)} time series"
         findings.warnings.append(f"{what} have fewer time points than nodes, so correlations are singular.")

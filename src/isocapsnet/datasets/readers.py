@@ -8,19 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.datasets.atlas import ATLASES, Layout, match_nodes
-from isocapsnet.datasets.duplicates import find_duplicates
-from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
+from isocapsnet.datasets.duplicates import describe_unusual
+from isocapsnet.datasets.findings import Findings
+from isocapsnet.datasets.formats import folder, geometric, nel, pickles, rows, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Findings, Reader, ReadOptions, apply_options
+from isocapsnet.datasets.reading import COLUMN_OPTIONS, FILE_OPTIONS, Reader, ReadOptions, apply_options
 
 #: Name to reader. The first that recognises a source reads it; the last takes any folder.
 READERS: dict[str, Reader] = {
     "geometric": geometric.READER,
+    "arrays": stacked.ARRAYS,
     "npz": stacked.NPZ,
     "mat": stacked.MAT,
+    "npy": stacked.NPY,
+    "rows": rows.READER,
+    "nel": nel.READER,
     "folds": pickles.READER,
     "tudataset": tudataset.READER,
     "folder": folder.READER,
@@ -35,14 +42,21 @@ def load_graphs(
     target: str | None = None,
     site: str | None = None,
     covariates: str | Sequence[str] | None = None,
-    participants: str | Path | None = None,
+    participants: str | Path | pd.DataFrame | None = None,
+    where: str | Sequence[str] = (),
+    array: str | None = None,
+    subjects: str | Path | Sequence[str] | None = None,
     select: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
+    skip_refused: bool = False,
     kind: Literal["auto", "graphs", "edges", "series"] = "auto",
     atlas: str | None = None,
     n_nodes: int | None = None,
     index_base: Literal[0, 1] | None = None,
     directed: bool | None = None,
+    triangle: Literal["upper", "lower"] | None = None,
+    regions: str | Path | None = None,
+    max_missing: float | None = None,
     like: BrainGraphs | Layout | None = None,
     read_limit: int | None = None,
 ) -> BrainGraphs:
@@ -50,25 +64,41 @@ def load_graphs(
 
     Parameters
     ----------
-    source : path, name, list or BrainGraphs
+    source : path, name, array, DataFrame, mapping, list or BrainGraphs
         A folder with one matrix, edge list or time series per subject (``.csv``, ``.tsv``, ``.txt``, ``.1D``, ``.npy``,
-        ``.mat``, ``.graphml``, ``.edges``, ``.edgelist``) and a participants table; BIDS derivatives
-        (``*_relmat.tsv``, ``*_timeseries.tsv``); a TUDataset folder; the paper authors' folder of pickled folds; an
-        ``.npz`` or ``.mat`` with all graphs; a list of PyTorch Geometric ``Data``; or the name of a dataset of
-        :data:`~isocapsnet.datasets.catalog.CATALOG`, such as "planted", unless a file or folder has that name.
+        ``.mat``, ``.npz``, ``.graphml``, ``.edges``, ``.edgelist``, ``.pconn.nii``) and a participants table; BIDS
+        derivatives (``*_relmat.tsv``, ``*_timeseries.tsv``); a TUDataset folder; the paper authors' folder of pickled
+        folds; an ``.npz``, ``.mat`` or ``.npy`` with all graphs, also a dictionary of arrays; a table with one row of
+        edges per subject, or an edge list with a column of subjects; a ``.nel`` file; or the name of a dataset of
+        :data:`~isocapsnet.datasets.catalog.CATALOG`, such as "planted", unless a file or folder has that name. In
+        memory: graphs ``(n_graphs, n_nodes, n_nodes)``, a tuple of graphs and labels, a mapping of arrays, a DataFrame
+        with one row of edges per subject, or a list of PyTorch Geometric ``Data``.
     target : str, optional
-        Column of the participants table, or array of an ``.npz`` or ``.mat``, that has the labels. For a folder also
+        Column of the participants table, or array or column of the data, that has the labels. For a folder also
         "@subject" (the letters at the start of a subject's id: control in sub-control50030) and "@folder" (the folder
         that contains the subject's file).
     site, covariates : optional
-        Columns or arrays of acquisition sites and of covariates. Of an ``.npz`` or ``.mat``, all arrays of one
-        value per graph are covariates, unless some are named.
-    participants : path, optional
-        The table of subjects, if it is not ``participants.tsv`` or ``.csv`` in the folder of the matrices.
+        Columns or arrays of acquisition sites and of covariates. For a folder, site may also be "@file" (what is before
+        the subject's number in the file name: NYU in NYU_0050952_rois) or "@folder". Of data in one file, all arrays of
+        one value per graph are covariates, unless some are named.
+    participants : path or DataFrame, optional
+        The table of subjects, if it is not ``participants.tsv`` or ``.csv`` in the folder of the matrices. Rows of a
+        DataFrame are in the order of graphs that have no identifiers.
+    where : str or sequence of str, optional
+        Conditions on rows of the participants table, such as "Modality=fMRI" or "Visit!=2". Several rows of a subject
+        that agree in all columns that are used count once; others are refused.
+    array : str, optional
+        The array of graphs, if a file has several.
+    subjects : str, path or sequence of str, optional
+        Identifiers of the subjects: an array or column of the data; a file with one per line, in the order of the
+        graphs; or a column of the participants table, whose rows are then in the order of graphs without identifiers.
     select : str or sequence of str, optional
-        Texts that file names must contain, if subjects have several files: an atlas, a session, a run.
+        Texts that the path of a file inside the folder must contain, if subjects have several files: an atlas, a
+        session, a run.
     exclude : str or sequence of str, optional
-        Subjects to leave out; recorded in the passport.
+        Subjects to leave out, in any spelling; "@FILE" is a file with one per line. Recorded in the passport.
+    skip_refused : bool
+        Leave out the subjects whose files are refused, with the reason in the passport, instead of refusing the data.
     kind : {"auto", "graphs", "edges", "series"}
         Which files to read if a folder has graphs and time series, and what they contain if that is ambiguous.
     atlas : {"aal90", "aal116", "dk82"}, optional
@@ -80,6 +110,14 @@ def load_graphs(
         Number of the first node of edge lists, if that is ambiguous.
     directed : bool, optional
         Whether edge lists are directed, if that is ambiguous.
+    triangle : {"upper", "lower"}, optional
+        Which triangle of its matrix a row of edges is, written row by row, if the columns do not say so.
+    regions : path, optional
+        A list of the regions of each subject, if matrices of different sizes do not name their nodes: a table with a
+        column of subjects and one called regions, a ``.json``, or a folder of files ``NAME_regions.txt``. By default
+        ``regions.csv``, ``.tsv`` or ``.json`` of the folder, or such files in it.
+    max_missing : float, optional
+        The share of regions that a subject may lack, by default 0.5. Missing regions have no edges.
     like : BrainGraphs or Layout, optional
         Data whose nodes are needed in the same order, such as those that a model was fitted to. Data with other nodes
         are refused. Edge lists that are ambiguous are read in the same way.
@@ -95,10 +133,10 @@ def load_graphs(
     given: dict[str, Any] = {name: value for name, value in locals().items() if name != "source"}
     options = ReadOptions(**given)
     findings = Findings()
-    data = _read(source, options, findings)
+    data = read_graphs(source, options, findings)
     if data is None or findings.errors:
         first, *others = findings.errors
-        more = f" ({len(others)} more problems; isocapsnet.check_data lists all of them)" if others else ""
+        more = f" ({len(others):,} more problems; isocapsnet.check_data lists all of them)" if others else ""
         raise InputError(f"{first}{more}")
     return data
 
@@ -111,21 +149,55 @@ def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[Bra
     """
     findings, data = Findings(), None
     with findings.noting():
-        data = _read(source, options or ReadOptions(), findings)
+        data = read_graphs(source, options or ReadOptions(), findings)
     if data is not None:
-        findings.warnings.extend(_look_closer(data))
+        findings.warnings.extend(describe_unusual(data))
     return data, findings
 
 
-def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
+def read_graphs(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
+    """Read, noting problems; with ``skip_refused``, again without the subjects that are refused."""
+    _check_options(options)
+    if not options.skip_refused:
+        return _read_once(source, options, findings)
+    data: BrainGraphs | None = None
+    set_aside: dict[str, str] = {}
+    while True:
+        attempt = Findings()
+        without = replace(options, exclude=(*options.exclude, *set_aside))
+        with attempt.noting():
+            data = _read_once(source, without, attempt)
+        refused = attempt.find_refused() if attempt.errors else {}
+        if not refused or {*refused} <= {*set_aside}:
+            break
+        set_aside |= refused
+    if set_aside:
+        attempt.exclusions |= {subject: f"set aside: {sentence}" for subject, sentence in set_aside.items()}
+        attempt.handle("subjects set aside, because their data are refused", f"{len(set_aside)} subjects")
+        attempt.warnings.append(f"{len(set_aside)} subject(s) were set aside, because their data are refused.")
+    vars(findings).update(vars(attempt))
+    if attempt.errors:
+        return None
+    if data is not None and set_aside:
+        data = data.replace(exclusions=attempt.exclusions, handled=attempt.handled)
+    return data
+
+
+def _check_options(options: ReadOptions) -> None:
     check_option("kind", options.kind, ("auto", "graphs", "edges", "series"))
     check_option("index_base", options.index_base, (None, 0, 1))
+    check_option("triangle", options.triangle, (None, "upper", "lower"))
     if options.n_nodes is not None:
         check_number("n_nodes", options.n_nodes, low=1, integer=True)
+    if options.max_missing is not None:
+        check_number("max_missing", options.max_missing, low=0, high=1)
     if options.atlas is not None:
         check_option("atlas", options.atlas, tuple(ATLASES))
     if options.read_limit is not None:
         check_number("read_limit", options.read_limit, low=0, open_low=True)
+
+
+def _read_once(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs | None:
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs  # which reads with this module
 
     data: BrainGraphs | None
@@ -139,7 +211,7 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
         else:
             source = Path(source) if isinstance(source, str | os.PathLike) else source
             reader = _find_reader(source)
-            _refuse_options(options, reader.options, source.name if isinstance(source, Path) else "a list of graphs")
+            _refuse_options(options, reader.options, source.name if isinstance(source, Path) else "such data in memory")
             data = reader.read(source, options, findings, ReadLimit(options.read_limit))
     except OSError as error:
         raise InputError(f"{error.filename or source} cannot be read ({error.strerror or error}).") from error
@@ -164,9 +236,15 @@ def _find_reader(source: Any) -> Reader:
             f"{source.name} is a pickle, which can run any code when it is opened; load it yourself and pass the list "
             "of graphs to load_graphs, or save it as .npz."
         )
+    if source.suffix.lower() in (".rdata", ".rda", ".rds"):
+        raise InputError(
+            f"{source.name} is a file of R, which is not read. In R, write every matrix with "
+            'write.table(matrix, "sub-ID.csv", sep=",", row.names=FALSE, col.names=FALSE) into one folder, and the '
+            "table of subjects with write.csv into participants.csv there."
+        )
     raise InputError(
-        f"The format of {source.name} is not supported; give a folder of matrices, an .npz or a .mat, or install a "
-        "reader for it."
+        f"The format of {source.name} is not supported; give a folder of matrices, a file with all subjects (.npz, "
+        ".mat, .npy, .csv, .tsv, .txt, .nel), or install a reader for it."
     )
 
 
@@ -209,28 +287,6 @@ def _in_a_sentence(name: str, read: Callable[..., BrainGraphs | None]) -> Callab
 
 def _refuse_options(options: ReadOptions, used: Sequence[str], what: str) -> None:
     """Refuse options that would be ignored."""
-    for name in (*FOLDER_OPTIONS, *COLUMN_OPTIONS):
-        if name not in used and getattr(options, name) not in (None, (), "auto"):
+    for name in options.given((*FILE_OPTIONS, *COLUMN_OPTIONS)):
+        if name not in used:
             raise InputError(f"{name}= does not apply to {what}; leave it out.")
-
-
-def _look_closer(data: BrainGraphs) -> list[str]:
-    """Warnings about data that can be read but are unusual."""
-    sentences: list[str] = []
-    if (graphs := data.passport["graphs"]) is not None:
-        n_graphs, n_silent = graphs["n_graphs_with_nodes_without_signal"], graphs["n_nodes_without_signal"]
-        if not graphs["symmetric"]:
-            asymmetry = graphs["largest_asymmetry"]
-            sentences.append(f"The graphs are not symmetric (by up to {asymmetry:.3g}); they are kept as directed.")
-        if n_silent:
-            sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
-    if not data.label_names:
-        sentences.append("There are no labels; name the column of classes with target=.")
-    pairs, n_pairs = find_duplicates(data)
-    if n_pairs:
-        listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])
-        sentences.append(
-            f"{n_pairs:,} pair(s) of subjects may be the same person, because their edges correlate above 0.99: "
-            f"{listed}{'...' if n_pairs > 6 else ''}"
-        )
-    return sentences

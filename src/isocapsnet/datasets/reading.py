@@ -6,9 +6,9 @@ first one, and ends with :func:`assemble`, which applies exclusions, mends, alig
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,43 +19,11 @@ from numpy.typing import NDArray
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import Layout, find_atlas, layout_of, load_atlas
 from isocapsnet.datasets.fields import encode_labels, select_folds
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.mending import mend_and_align
-
-
-@dataclass
-class Findings:
-    """Everything noticed while reading: errors, warnings, what was mended and where, who was left out and why."""
-
-    errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    handled: dict[str, list[str]] = field(default_factory=dict)
-    exclusions: dict[str, str] = field(default_factory=dict)
-
-    def handle(self, what: str, where: str) -> None:
-        """Record that something was mended in one file."""
-        self.handled.setdefault(what, []).append(where)
-
-    def exclude(self, names: Iterable[str], subjects: Sequence[str]) -> NDArray[np.int64]:
-        """Record the subjects that the user leaves out, and return the indices of the others.
-
-        A name may have the BIDS prefix ``sub-``. Names that no subject has are refused.
-        """
-        excluded = {name if name in subjects else name.removeprefix("sub-") for name in names}
-        if missing := sorted(excluded.difference(subjects, self.exclusions)):
-            example = f"; subjects are called {subjects[0]!r}, for example" if len(subjects) else ""
-            raise InputError(f"There is no subject {missing[0]!r} to exclude{example}.")
-        self.exclusions |= dict.fromkeys(sorted(excluded.intersection(subjects)), "excluded on request")
-        return np.flatnonzero([subject not in excluded for subject in subjects])
-
-    @contextmanager
-    def noting(self) -> Iterator[None]:
-        """Note an error and leave the block, instead of stopping the reader."""
-        try:
-            yield
-        except InputError as error:
-            self.errors.append(str(error))
 
 
 def as_names(names: str | Iterable[Any]) -> tuple[str, ...]:
@@ -73,27 +41,45 @@ class ReadOptions:
     target: str | None = None
     site: str | None = None
     covariates: Sequence[str] | None = None
-    participants: Path | None = None
+    participants: Path | pd.DataFrame | None = None
+    where: Sequence[str] = ()
+    array: str | None = None
+    subjects: str | Path | Sequence[str] | None = None
     select: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    skip_refused: bool = False
     kind: Literal["auto", "graphs", "edges", "series"] = "auto"
     atlas: str | None = None
     n_nodes: int | None = None
     index_base: Literal[0, 1] | None = None
     directed: bool | None = None
+    triangle: Literal["upper", "lower"] | None = None
+    regions: Path | None = None
+    max_missing: float | None = None
     like: Layout | None = None
     read_limit: int | None = None
 
     def __post_init__(self) -> None:
-        plain: dict[str, Any] = {name: as_names(getattr(self, name)) for name in ("select", "exclude")}
+        plain: dict[str, Any] = {name: as_names(getattr(self, name)) for name in ("select", "where")}
+        names = [[name] if name[:1] != "@" else read_list(name[1:]) for name in as_names(self.exclude)]
+        plain["exclude"] = tuple(chain.from_iterable(names))
         if self.covariates is not None:
             plain["covariates"] = as_names(self.covariates)
-        if self.participants is not None:
-            plain["participants"] = Path(self.participants)
+        for name in ("participants", "regions"):
+            if isinstance(value := getattr(self, name), str):
+                plain[name] = Path(value)
         if isinstance(self.like, BrainGraphs):
             plain["like"] = layout_of(self.like)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
+
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Those of the options that were given."""
+
+        def is_default(value: Any) -> bool:
+            return value is None or (isinstance(value, str | tuple) and value in ("auto", ()))
+
+        return [name for name in names if not is_default(getattr(self, name))]
 
     @property
     def expected_n_nodes(self) -> int | None:
@@ -101,9 +87,13 @@ class ReadOptions:
         return self.n_nodes if self.n_nodes is not None or self.like is None else self.like.n_nodes
 
 
-#: Options that name columns, and those that only folders of files need.
+#: Options that name columns; those about a table of subjects beside the graphs; those that only some files need.
 COLUMN_OPTIONS = ("target", "site", "covariates")
-FOLDER_OPTIONS = ("participants", "select", "kind", "index_base", "directed")
+TABLE_OPTIONS = ("participants", "where", "subjects")
+FOLDER_OPTIONS = (*TABLE_OPTIONS, "array", "select", "kind", "index_base", "directed", "regions", "max_missing")
+FILE_OPTIONS = (*FOLDER_OPTIONS, "triangle")
+#: The share of regions that a subject may lack unless another is given.
+MAX_MISSING = 0.5
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,7 @@ class Reader:
     read : callable
         ``read(source, options, findings, limit)`` returns what :func:`assemble` returns.
     options : tuple of str
-        The :data:`COLUMN_OPTIONS` and :data:`FOLDER_OPTIONS` that the reader uses. The others are refused.
+        The :data:`COLUMN_OPTIONS` and :data:`FILE_OPTIONS` that the reader uses. The others are refused.
     """
 
     recognise: Callable[[Any], bool]
@@ -137,6 +127,7 @@ def assemble(
     sites: Sequence[str] | None = None,
     covariates: pd.DataFrame | None = None,
     node_names: Sequence[Sequence[str] | None] | None = None,
+    node_order: Sequence[str] | None = None,
     coordinates: NDArray[Any] | None = None,
     atlas_name: str = "",
     folds: Sequence[NDArray[Any]] = (),
@@ -155,6 +146,8 @@ def assemble(
         Source of each matrix, for messages; by default the subject.
     node_names : sequence, optional
         One sequence of names per subject; ``None`` if a file does not name its nodes.
+    node_order : sequence of str, optional
+        The names of all nodes; by default those of the file that names most, which must have all others.
     coordinates, atlas_name : optional
         Of the nodes, used if no atlas is given.
     is_series : bool
@@ -170,8 +163,10 @@ def assemble(
             counts = f"{len(subjects)} subjects but {len(values)} {what}"
             findings.errors.append(f"{name or 'The data'}: there are {counts}.")
             return None
+    sources = [f"subject {subject}" for subject in subjects] if sources is None else sources
+    findings.subjects |= dict(zip(sources, subjects, strict=False))
     kept = findings.exclude(options.exclude, subjects)
-    sources = _take([f"subject {subject}" for subject in subjects] if sources is None else sources, kept)
+    sources = _take(sources, kept)
     labels, sites, node_names = (_take(values, kept) for values in (labels, sites, node_names))
     if len(kept) < len(subjects):
         matrices = matrices[kept] if isinstance(matrices, np.ndarray) else _take(matrices, kept)
@@ -182,7 +177,16 @@ def assemble(
         findings.errors.append(f"{name or 'The data'}: no subject is left to read.")
     _check_unique(subjects, sources, findings)
     may_mirror = is_directed is None and not (options.like is not None and options.like.directed)
-    matrices, common_names = mend_and_align(matrices, node_names, sources, findings, is_series, may_mirror=may_mirror)
+    matrices, common_names = mend_and_align(
+        matrices,
+        node_names,
+        sources,
+        findings,
+        is_series,
+        may_mirror=may_mirror,
+        node_order=node_order,
+        max_missing=MAX_MISSING if options.max_missing is None else options.max_missing,
+    )
     codes, label_names = _encode(labels, len(subjects), findings)
     if findings.errors:
         return None

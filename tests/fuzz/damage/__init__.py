@@ -26,13 +26,37 @@ def _damage_mat(content: bytes, rng: Random) -> bytes:
     return (hdf5.damage_hdf5 if b"\x89HDF" in content[:520] else mat5.damage_mat5)(content, rng)
 
 
+def _damage_npy(content: bytes, rng: Random) -> bytes:
+    """Objects in an array are pickled after its header."""
+    if b"|O" not in content[:128]:
+        return npy.damage_npy(content, rng)
+    start = 10 + int.from_bytes(content[8:10], "little")
+    if rng.random() < 0.2:
+        return plain.damage_bytes(content[:start], rng) + content[start:]
+    return content[:start] + opcodes.damage_pickle(content[start:], rng)
+
+
+def _damage_cifti(content: bytes, rng: Random) -> bytes:
+    """The header of 540 bytes, the XML after it, or the values, each of which keeps its length half of the time."""
+    ends = [0, 540, content.find(b"</CIFTI>") + 8, len(content)]
+    part = rng.randrange(3)
+    old = content[ends[part] : ends[part + 1]]
+    new = xml.damage_xml(old[12:], rng) if part == 1 and rng.random() < 0.5 else plain.damage_bytes(old, rng)
+    new = old[:12] + new if part == 1 and len(new) < len(old) else new
+    if rng.random() < 0.5:
+        new = new[: len(old)].ljust(len(old), b"\0")
+    return content[: ends[part]] + new + content[ends[part + 1] :]
+
+
 _KINDS = {
     ".npz": zips.damage_zip,
-    ".npy": npy.damage_npy,
+    ".npy": _damage_npy,
     ".csv": text.damage_text,
     ".tsv": text.damage_text,
     ".txt": text.damage_text,
     ".1D": text.damage_text,
+    ".nel": text.damage_text,
+    ".nii": _damage_cifti,
     ".mat": _damage_mat,
     ".graphml": xml.damage_xml,
     ".json": trees.damage_json,

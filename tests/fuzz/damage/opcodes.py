@@ -151,27 +151,39 @@ def _splice(content: bytes, rng: Random) -> bytes:
 def _repickle(content: bytes, rng: Random) -> bytes:
     """Other values in the same structure: wrong types, lost parts, other arrays, shared parts, calls."""
     tree = pickle.loads(content)
+    is_array = isinstance(tree, np.ndarray)  # of one object, or of a list of them, as numpy writes it
+    if is_array:
+        tree = tree.item() if tree.ndim == 0 else {"list": list(tree)}
     if rng.random() < 0.6:
         tree = damage_tree(tree, rng)
     else:
-        part = tree[rng.choice(("train", "test"))]
-        part["X"] = rng.choice(
-            (
-                [part["X"]],
-                np.array(part["X"]),
-                np.array([*part["X"], None], dtype=object),
-                [graph.tolist() for graph in part["X"]],
-                [graph[:2] for graph in part["X"]],
-                [graph.astype(rng.choice(("U4", "c16", "f2", ">i2", "M8[s]", "?"))) for graph in part["X"]],
-                [np.full_like(graph, rng.choice((np.nan, np.inf, 1e308))) for graph in part["X"]],
-                [rng.choice(Calls), *part["X"]],
-                np.ma.array(part["X"]),
-                [{graph.shape: graph} for graph in part["X"]],
-                {1, 2},
-                range(10**9),
-            )
-        )
+        part = tree if is_array else tree[rng.choice(("train", "test"))]
+        key = rng.choice([key for key, value in part.items() if np.ndim(value[0]) == 2] if is_array else ["X"])
+        part[key] = _other_graphs(part[key], rng)
+    if is_array:
+        value = tree.get("list", tree) if isinstance(tree, dict) else tree
+        tree = np.empty(() if rng.random() < 0.8 else (1,), dtype=object)
+        tree[...] = [value] if tree.ndim else value
     return pickle.dumps(tree, protocol=rng.randrange(6))
+
+
+def _other_graphs(graphs: Any, rng: Random) -> Any:
+    arrays = (np.array(graphs), np.ma.array(graphs)) if len({graph.shape for graph in graphs}) == 1 else ()
+    return rng.choice(
+        (
+            *arrays,
+            [graphs],
+            np.array([*graphs, None], dtype=object),
+            [graph.tolist() for graph in graphs],
+            [graph[:2] for graph in graphs],
+            [graph.astype(rng.choice(("U4", "c16", "f2", ">i2", "M8[s]", "?"))) for graph in graphs],
+            [np.full_like(graph, rng.choice((np.nan, np.inf, 1e308))) for graph in graphs],
+            [rng.choice(Calls), *graphs],
+            [{graph.shape: graph} for graph in graphs],
+            {1, 2},
+            range(10**9),
+        )
+    )
 
 
 def damage_pickle(content: bytes, rng: Random) -> bytes:

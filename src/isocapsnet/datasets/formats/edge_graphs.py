@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import load_atlas
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.matrices import EdgeList
 from isocapsnet.datasets.formats.text import is_counting
-from isocapsnet.datasets.reading import Findings, ReadOptions
+from isocapsnet.datasets.reading import ReadOptions
 
 # A dense matrix of more nodes takes a gigabyte.
 _MOST_NODES = 10_000
@@ -105,7 +106,7 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
         return given, {name: i for i, name in enumerate(given)}, "by their names"
     is_open = options.n_nodes is None and options.index_base is None and options.like is None
     if given is None and (are_named or (is_open and ids.min() > max(_CODES, len(ids)))):
-        names = sorted(map(str, ids.tolist()), key=_natural)
+        names = sorted(map(str, ids.tolist()), key=natural_key)
         what = f"those of the {'names' if are_named else 'codes'} that have an edge in any file"
         return names, {name: i for i, name in enumerate(names)}, what
     is_listed = given is not None and given[0] in ("node 0", "node 1")  # as named below
@@ -118,7 +119,7 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def natural_key(name: str) -> list[tuple[bool, int, str]]:
     """A key that sorts region2 before region10."""
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
 
@@ -162,7 +163,7 @@ class _Pairs:
         self.ends, self.weights = ends.reshape(-1, 2), edges.weights
         if not np.isfinite(edges.weights).all():
             line = self.lines[np.flatnonzero(~np.isfinite(edges.weights))[0]]
-            findings.errors.append(f"{edges.name} has a weight in line {line} that is missing or infinite.")
+            findings.refuse(edges.name, f"{edges.name} has a weight in line {line} that is missing or infinite.")
         keys, first, inverse = np.unique(self.ends @ [n_nodes, 1], return_index=True, return_inverse=True)
         self._refuse(self.weights != self.weights[first][inverse], first[inverse], findings)
         if len(keys) < len(self.ends):
@@ -178,9 +179,10 @@ class _Pairs:
     def _refuse(self, is_other: NDArray[np.bool_], earlier: NDArray[np.int64], findings: Findings) -> None:
         """Note the first edge that was listed before with another weight."""
         for edge in np.flatnonzero(is_other & np.isfinite(self.weights))[:1]:
-            findings.errors.append(
+            findings.refuse(
+                self.name,
                 f"{self.name} has two weights for one edge, {self.weights[earlier[edge]]:g} in line "
-                f"{self.lines[earlier[edge]]} and {self.weights[edge]:g} in line {self.lines[edge]}; keep one."
+                f"{self.lines[earlier[edge]]} and {self.weights[edge]:g} in line {self.lines[edge]}; keep one.",
             )
 
     def graph(self, is_directed: bool, findings: Findings) -> NDArray[np.float64]:

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
+from isocapsnet.datasets.reading import Reader, ReadOptions, assemble
 
 
 def is_geometric(items: Any) -> bool:

@@ -1,6 +1,7 @@
 """MATLAB files: version 5 to 7 through scipy, version 7.3 (HDF5) through h5py."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,33 +35,36 @@ def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
     return {name: value for name, value in variables.items() if _is_plain(value)}, {}
 
 
-def read_mat_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
-    """The largest matrix of a subject's ``.mat`` file, which does not name its nodes."""
-    matrices = [v for v in read_mat(path, limit).values() if _is_numeric(v) and v.ndim == 2 and min(v.shape) > 1]
+def read_mat_matrix(path: Path, limit: ReadLimit, array: str | None = None) -> tuple[NDArray[Any], None]:
+    """The largest matrix of a subject's ``.mat`` file, or the one that is named; it does not name its nodes."""
+    return choose_matrix(path.name, read_mat(path, limit), array), None
+
+
+def choose_matrix(where: str, arrays: Mapping[str, NDArray[Any]], array: str | None) -> NDArray[Any]:
+    """The matrix of that name, else the largest. Several of the same size are refused unless they are equal."""
+    matrices = {k: v for k, v in arrays.items() if v.dtype.kind in "fiub" and v.ndim == 2 and min(v.shape) > 1}
+    if array is not None:
+        if array not in matrices:
+            raise InputError(f"{where} has no matrix {array!r}; it has {', '.join(matrices) or 'none'}.")
+        return matrices[array]
     if not matrices:
-        raise InputError(f"{path.name} holds no matrix.")
-    return max(matrices, key=lambda matrix: matrix.size), None
+        if any(v.ndim == 3 for v in arrays.values()):
+            raise InputError(
+                f"{where} has no matrix, but a stack; if it has all subjects, give this file, not its folder."
+            )
+        raise InputError(f"{where} holds no matrix.")
+    if "Z" in matrices and "DOF" in arrays:  # results of CONN, which also have standard errors
+        return matrices["Z"]
+    largest = max(matrices, key=lambda key: matrices[key].size)
+    same = [k for k, v in matrices.items() if v.shape == matrices[largest].shape and not _equal(v, matrices[largest])]
+    if same:
+        names = " or ".join(f'array="{name}"' for name in [largest, *same][:3])
+        raise InputError(f"{where} has several matrices; choose one with {names}.")
+    return matrices[largest]
 
 
-def find_stack(path: Path, variables: dict[str, NDArray[Any]]) -> tuple[str, NDArray[Any]]:
-    """The variable that holds all graphs, as ``(n_graphs, n_nodes, n_nodes)``.
-
-    MATLAB stacks subjects along the last axis; the first is only used if the last is impossible.
-    """
-    stacks = {k: v for k, v in variables.items() if _is_numeric(v) and v.ndim == 3}
-    if not stacks:
-        raise InputError(f"{path.name} holds no array of nodes x nodes x subjects.")
-    name = "adjacency" if "adjacency" in stacks else max(stacks, key=lambda key: stacks[key].size)
-    stack = stacks[name]
-    if stack.shape[0] == stack.shape[1]:
-        return name, np.ascontiguousarray(np.moveaxis(stack, 2, 0))
-    if stack.shape[1] == stack.shape[2]:
-        return name, stack
-    raise InputError(f"{path.name}: {name} has shape {stack.shape}; graphs are stacked as nodes x nodes x subjects.")
-
-
-def _is_numeric(value: NDArray[Any]) -> bool:
-    return value.dtype.kind in "fiub"
+def _equal(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == second.dtype.kind == "f")
 
 
 def _is_plain(value: Any) -> bool:

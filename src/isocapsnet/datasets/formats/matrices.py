@@ -186,6 +186,11 @@ def _check_words(grid: Grid, n_text: int) -> None:
                 raise InputError(f"{grid.name} has {cell!r} in one cell in line {line}; use one delimiter.")
 
 
+def is_end(title: str) -> bool:
+    """Whether a column is called as those of nodes in edge lists are."""
+    return _ENDS.fullmatch(re.sub(r"[\W_]", "", title.lower())) is not None
+
+
 def find_edges(grid: Grid) -> EdgeList | None:
     """The edge list that a text file may be; ``None`` where it cannot be one."""
     rows, lines = grid.rows, grid.lines
@@ -196,12 +201,12 @@ def find_edges(grid: Grid) -> EdgeList | None:
     width = len(rows[0])
     if width not in (2, 3) or any(len(row) != width for row in rows):
         return None
-    is_titled = all(_ENDS.fullmatch(re.sub(r"[\W_]", "", cell.lower())) for cell in rows[0][:2])
+    is_titled = all(map(is_end, rows[0][:2]))
     has_header = is_titled or _has_header(rows)
     rows, lines = rows[has_header:], lines[has_header:]
     if not rows:
         return EdgeList(grid.name, np.empty((0, 2), dtype=np.int64), np.empty(0), (), True) if is_titled else None
-    ends = _parse_ends(rows)
+    ends = parse_ends(rows)
     try:
         weights = np.ones(len(rows)) if width == 2 else parse_numbers(grid.name, [row[2:] for row in rows], lines)[:, 0]
     except InputError:
@@ -229,7 +234,7 @@ def _has_header(rows: list[list[str]]) -> bool:
     return bool(body) and not any(map(is_value, first[:2])) and all(map(is_whole, body))
 
 
-def _parse_ends(rows: list[list[str]]) -> NDArray[Any] | None:
+def parse_ends(rows: list[list[str]]) -> NDArray[Any] | None:
     """Nodes as whole numbers where all are, else as names; ``None`` where some cannot be nodes."""
     cells = [cell for row in rows for cell in row[:2]]
     if not all(cell.isascii() and cell.isdigit() for cell in cells):

@@ -74,5 +74,7 @@ def read_npy_matrix(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], None]:
         matrix = read_npy(file, path.stat().st_size, path.name, limit)
     limit.take(matrix.nbytes, path.name)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        raise InputError(f"{path.name} holds {matrix.dtype} of shape {matrix.shape}; a matrix of numbers is needed.")
+        how = "; if it has all subjects, give this file, not its folder" if matrix.ndim == 3 else ""
+        what = f"holds {matrix.dtype} of shape {matrix.shape}; a matrix of numbers is needed"
+        raise InputError(f"{path.name} {what}{how}.")
     return matrix, None

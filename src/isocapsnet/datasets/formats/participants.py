@@ -5,32 +5,33 @@ A file must never get the row of another subject: if names are ambiguous, the st
 
 import itertools
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.fields import MISSING, is_missing
-from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers, read_table
+from isocapsnet.datasets.formats.tables import filter_rows, open_table, suggest_filters
+from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers
+from isocapsnet.datasets.identifiers import Tokens, plain_name, tokenize
 from isocapsnet.datasets.isolation import ReadLimit
+
+if TYPE_CHECKING:
+    from isocapsnet.datasets.findings import Findings
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns of identifiers.
 _ID_WORDS = frozenset(
     "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
-_WORDS = re.compile(r"[^\W\d_]+|\d+")
-_SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
 _FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
 # As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
 _ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
-
-Tokens = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,27 @@ class Participants:
     ``ids`` are the subjects of its rows without the prefix of BIDS, empty if the identifier is missing.
     """
 
-    def __init__(self, path: Path, file_names: Sequence[str], limit: ReadLimit | None = None) -> None:
-        self.path = path
-        self.table = read_table(path, limit)
+    def __init__(
+        self,
+        source: Path | pd.DataFrame,
+        file_names: Sequence[str],
+        limit: ReadLimit | None = None,
+        *,
+        id_column: str | None = None,
+        where: Sequence[str] = (),
+    ) -> None:
+        whole = open_table(source, limit)
+        self.table = filter_rows(whole, where)
+        self.name = self.table.name
+        self.n_left_out = len(whole.lines) - len(self.table.lines)
         self._runs = _find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
-        indexes = {name: _find_rows(_clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
-        self.id_column = self._choose(indexes, file_names)
+        indexes = {name: _find_rows(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
+        self.id_column = self._choose(indexes, file_names) if id_column is None else id_column
         ids = self.table.column(self.id_column)
         if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
-            raise InputError(f"{path.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
-        self.ids = _clean_identifiers(ids)
+            raise InputError(f"{self.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
+        self.ids = clean_identifiers(ids)
         self._rows = indexes[self.id_column]
         self._check_positions()
 
@@ -93,13 +104,13 @@ class Participants:
         matches = {
             column: {name: self._match(name, index) for name in file_names}
             for column, index in indexes.items()
-            if _is_identifier(column) or self._may_identify(column, index)
+            if is_identifier(column) or self._may_identify(column, index)
         }
         scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in matches.items()}
         best = max(scores, key=lambda column: (scores[column], -_rank(column)), default=None)
         if best is None or not scores[best]:
             raise InputError(
-                f"No column of {self.path.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
+                f"No column of {self.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
                 "column of numbers needs the title participant_id."
             )
         for rival in matches if _rank(best) > 0 else ():
@@ -111,7 +122,7 @@ class Participants:
                 if ours and theirs and not ours & theirs:
                     lines = f"lines {self.table.lines[min(ours)]} and {self.table.lines[min(theirs)]}"
                     raise InputError(
-                        f"Columns {best!r} and {rival!r} of {self.path.name} both name {name}, but as different "
+                        f"Columns {best!r} and {rival!r} of {self.name} both name {name}, but as different "
                         f"subjects ({lines}); call the column of identifiers participant_id."
                     )
         return best
@@ -122,7 +133,7 @@ class Participants:
             return True
         columns = self.table.columns
         is_first = column == next(iter(columns))
-        return is_first and not is_counting(columns[column]) and not any(map(_is_identifier, columns))
+        return is_first and not is_counting(columns[column]) and not any(map(is_identifier, columns))
 
     def _match(self, file_name: str, index: Collection[Tokens]) -> list[_Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
@@ -140,25 +151,49 @@ class Participants:
             one = next(name for name, position in positions.items() if position == usual)
             other = next(name for name, position in positions.items() if position != usual)
             raise InputError(
-                f"{other} has the subject {' '.join(matches[other].tokens)} of {self.path.name} elsewhere in its name "
+                f"{other} has the subject {' '.join(matches[other].tokens)} of {self.name} elsewhere in its name "
                 f"than {one} has {' '.join(matches[one].tokens)}; name all files in the same way, such as sub-ID."
             )
 
-    def duplicates(self) -> list[str]:
-        """A sentence for each subject that the table lists more than once; sub-1 and sub-01 are one."""
-        return [
-            f"{self.path.name} lists {' and '.join(map(repr, sorted({self.ids[row] for row in rows})[:3]))} "
-            f"{len(rows)} times, in lines {list_some([self.table.lines[row] for row in rows])}; keep one row each."
-            for rows in _find_rows(self.ids).values()
-            if len(rows) > 1
+    def list_targets(self) -> list[str]:
+        """Columns of two to ten different values, which may be classes."""
+        values = {name: {cell for cell in cells if not is_missing(cell)} for name, cells in self.table.columns.items()}
+        return [name for name, several in values.items() if 2 <= len(several) <= 10 and name != self.id_column]
+
+    def merge_rows(self, columns: Sequence[str], findings: "Findings") -> None:
+        """Settle several rows of one subject: if they agree in the ``columns`` that are used, the first counts.
+
+        Rows that differ, and subjects in two spellings (sub-1 and sub-01), are refused.
+        """
+        cells = [self.table.columns[column] for column in columns if column in self.table.columns]
+        listed = {tokens: rows for tokens, rows in _find_rows(self.ids).items() if len(rows) > 1}
+        repeated = [r for tokens, r in listed.items() if tokens in self._rows or len({self.ids[row] for row in r}) > 1]
+        conflicts = [
+            rows for rows in repeated if len({(self.ids[row], *(one[row] for one in cells)) for row in rows}) > 1
         ]
+        if not conflicts:
+            if repeated:
+                used = " and ".join(map(repr, columns)) or "all columns that are used"
+                what = f"several rows of {self.name} for one subject, which agree in {used}: the first counts"
+                findings.handle(what, f"{len(repeated)} subjects")
+            return
+        rows = conflicts[0]
+        names = " and ".join(map(repr, sorted({self.ids[row] for row in rows})[:3]))
+        lines = list_some([self.table.lines[row] for row in rows])
+        more = f" (and {len(conflicts) - 1:,} other subjects several times)" if len(conflicts) > 1 else ""
+        filters = [f'where="{one}"' for one in itertools.islice(suggest_filters(self.table, repeated), 3)]
+        how = f", such as {' or '.join(filters)}" if filters else ""
+        findings.errors.append(
+            f"{self.name} lists {names} {len(rows)} times, in lines {lines}, with different values{more}; keep one row "
+            f"each, or choose rows with where={how}."
+        )
 
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` when there is none."""
         rows = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
         if len(rows) > 1:
             names = list_some([repr(self.ids[row]) for row in sorted(rows)], 3)
-            raise InputError(f"{file_name} could belong to {names} of {self.path.name}; rename the file.")
+            raise InputError(f"{file_name} could belong to {names} of {self.name}; rename the file.")
         return rows[0] if rows else None
 
     def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
@@ -178,7 +213,7 @@ class Participants:
         for column in columns:
             cells = frame[column].tolist()
             if cells and all(map(is_number, cells)):
-                name = f"{self.path.name}, column {column!r},"
+                name = f"{self.name}, column {column!r},"
                 frame[column] = parse_numbers(name, [[cell] for cell in cells], [0] * len(cells))[:, 0]
         return frame
 
@@ -191,16 +226,11 @@ def _rank(column: str) -> int:
     return 1 if _ID_WORDS & {*words} else 2
 
 
-def _is_identifier(column: str) -> bool:
+def is_identifier(column: str) -> bool:
     return _rank(column) < 2
 
 
-def _tokenize(name: str) -> Tokens:
-    """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
-    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(_plain(name))])
-
-
-def _clean_identifiers(cells: Sequence[str]) -> list[str]:
+def clean_identifiers(cells: Sequence[str]) -> list[str]:
     """Identifiers without the prefix of BIDS, empty where they are missing.
 
     A column that a spreadsheet has changed to numbers (50952.0) is read as whole numbers.
@@ -213,7 +243,7 @@ def _clean_identifiers(cells: Sequence[str]) -> list[str]:
 
 def _find_rows(identifiers: Sequence[str], wanted: Collection[Tokens] | None = None) -> dict[Tokens, list[int]]:
     """The rows of each identifier (or only of those wanted) in any writing: sub-1 and sub-01 are one."""
-    keys = {one: _tokenize(one) for one in {*identifiers}}
+    keys = {one: tokenize(one) for one in {*identifiers}}
     rows: dict[Tokens, list[int]] = {}
     for row, identifier in enumerate(identifiers):
         tokens = keys[identifier]
@@ -229,7 +259,7 @@ def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
     differ, because what they share, such as an atlas, is not an identifier. In the name of a single file, no number may
     be left over.
     """
-    tokens = [_tokenize(name) for name in names]
+    tokens = [tokenize(name) for name in names]
     n_common_before, n_common_after = _common_length(tokens), _common_length([one[::-1] for one in tokens])
     runs: dict[str, list[_Run]] = {}
     for name, words in zip(names, tokens, strict=True):
@@ -244,16 +274,9 @@ def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
     return runs
 
 
-def _plain(name: str) -> str:
-    """A name in lower case and in one of its Unicode forms; of a BIDS name only the subject's entity."""
-    entity = _SUBJECT.search(name) if "sub-" in name else None
-    text = (entity[1] if entity else name).lower()
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
-
-
 def _runs_of(name: str, words: Tokens) -> Iterator[_Run]:
     """Runs from the start of a part between punctuation, or from the number after its letters, to the end of one."""
-    parts = [part for text in re.split(r"[\W_]+", _plain(name)) if (part := _tokenize(text))]
+    parts = [part for text in re.split(r"[\W_]+", plain_name(name)) if (part := tokenize(text))]
     ends = list(itertools.accumulate(map(len, parts)))
     starts = [(end - len(part), False) for end, part in zip(ends, parts, strict=True)]
     for (start, _), part in zip(starts.copy(), parts, strict=True):

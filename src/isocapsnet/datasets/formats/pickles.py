@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
-from isocapsnet.datasets.reading import Findings, Reader, ReadOptions, assemble
+from isocapsnet.datasets.isolation import DTYPE, Parsed, ReadLimit, parse
+from isocapsnet.datasets.reading import Reader, ReadOptions, assemble
 
 # What numpy 1 and 2 write for arrays, dtypes and scalars, and what Python writes for bytes in old protocols. Some
 # versions of numpy 1 name the module that is written in C, _multiarray_umath.
@@ -80,10 +81,12 @@ class _InertUnpickler(pickle.Unpickler):
         return _StandIn(_STAND_INS[module, name])
 
 
-def load_pickle(path: Path) -> Any:
-    """Read a pickle of numbers, texts, plain containers and numpy arrays; refuse any other."""
+def load_pickle(path: Path, start: int = 0) -> Any:
+    """Read a pickle of numbers, texts, plain containers and numpy arrays, from byte ``start``; refuse any other."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            file.seek(start)
+            content = file.read()
         _check_program(content)
         return _Builder().build(_InertUnpickler(io.BytesIO(content), encoding="latin1").load())
     except (OSError, MemoryError):
@@ -148,9 +151,9 @@ class _Builder:
         ):
             raise pickle.UnpicklingError(f"it holds an array of type {code!r}")
         if code.startswith("O"):
-            if not isinstance(values, list) or len(shape) != 1:
+            if not isinstance(values, list) or len(shape) > 1 or len(values) != math.prod(shape):
                 raise pickle.UnpicklingError("it holds an array of objects")
-            return self.build(values)
+            return self.build(values) if shape else self.build(values[0])
         content = self.build(values)
         content = content.encode("latin-1") if isinstance(content, str) else bytes(content)
         kind = np.dtype(f"{byte_order if byte_order in ('<', '>') else '='}{code}")
@@ -206,6 +209,50 @@ def read_folds(source: Path, options: ReadOptions, findings: Findings, limit: Re
 
 
 READER = Reader(lambda source: bool(_find_folds(source)), read_folds)
+
+
+def read_pickled_arrays(path: Path, limit: ReadLimit) -> tuple[dict[str, NDArray[Any]], dict[str, list[NDArray[Any]]]]:
+    """Arrays, and lists of matrices, of an ``.npy`` with a dictionary or a list, by name; a list is ``adjacency``."""
+    limit.check(path.stat().st_size, path.name)
+    parsed, facts = parse(parse_pickled_npy, path, limit)
+    lists = {key: [parsed.pop(f"{key}/{i}") for i in range(count)] for key, count in facts["lists"].items()}
+    return parsed, lists
+
+
+def parse_pickled_npy(path: Path, limit: ReadLimit) -> Parsed:
+    """The arrays of an ``.npy`` of pickled objects; matrices of lists are named ``key/0``...; runs isolated."""
+    content = load_pickle(path, _header_bytes(path))
+    if isinstance(content, list):
+        content = {"adjacency": content}
+    if not isinstance(content, dict):
+        raise InputError(f"{path.name} has a pickled {type(content).__name__}; a dictionary of arrays is needed.")
+    arrays: dict[str, NDArray[Any]] = {}
+    lists: dict[str, int] = {}
+    for key, value in content.items():
+        if isinstance(value, list) and value and all(isinstance(v, np.ndarray) and v.ndim == 2 for v in value):
+            if len({matrix.shape for matrix in value}) > 1:
+                arrays |= {f"{key}/{i}": matrix for i, matrix in enumerate(value)}
+                lists[str(key)] = len(value)
+                continue
+            value = np.stack(value)
+        try:
+            array = np.asarray(value)
+        except ValueError:  # lists of different lengths
+            continue
+        if DTYPE.fullmatch(array.dtype.str):
+            arrays[str(key)] = array
+    if not all(DTYPE.fullmatch(array.dtype.str) for array in arrays.values()):
+        raise InputError(f"{path.name} has matrices that are not numbers.")
+    return arrays, {"lists": lists}
+
+
+def _header_bytes(path: Path) -> int:
+    """The length of the header of an ``.npy``."""
+    with path.open("rb") as file:
+        start = file.read(12)
+    if start[:6] != b"\x93NUMPY" or len(start) < 12:
+        raise InputError(f"{path.name} is not a numpy array; it is damaged or incomplete.")
+    return 10 + int.from_bytes(start[8:10], "little") if start[6] == 1 else 12 + int.from_bytes(start[8:12], "little")
 
 
 def _key(graph: NDArray[Any], label: Any) -> tuple[bytes, str]:

@@ -5,7 +5,7 @@ cannot be anything else, or if its name or an option says so.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.matrices import EdgeList
-from isocapsnet.datasets.reading import Findings
 
 Kind = Literal["graphs", "edges", "series"]
 
-_SERIES = re.compile(r"time[-_]?series|_rois_|\.1d$", re.IGNORECASE)
+_SERIES = re.compile(r"time[-_]?series|ptseries|_rois_|\.1d$", re.IGNORECASE)
 # Tables of fewer columns are edge lists, coordinates or counts more often than signals of so few regions.
 _FEW_COLUMNS = 4
 _TITLES = {"graphs": "adjacency matrices", "edges": "edge lists", "series": "time series, rows being time points"}
@@ -39,10 +39,40 @@ class Content:
         """Whether the file may be an adjacency matrix."""
         return self.matrix is not None and self.matrix.shape[0] == self.matrix.shape[1]
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the file is a symmetric matrix of more than one node."""
+        matrix = self.matrix
+        return self.is_square and matrix is not None and len(matrix) > 1 and np.array_equal(matrix, matrix.T)
+
 
 def is_named_series(file_name: str) -> bool:
     """Whether a file is called as time series are."""
     return _SERIES.search(file_name) is not None
+
+
+def find_strays(names: Mapping[str, tuple[str, bool]], contents: Mapping[str, Content | None]) -> list[str]:
+    """Files that are no subject's: no number in a name where all others have one, no row in the table, other content.
+
+    ``names`` has the stem of each file and whether the table of subjects has a row for it; ``contents`` what was read,
+    ``None`` if nothing could be.
+    """
+    odd = [source for source, (stem, has_row) in names.items() if not has_row and not any(map(str.isdigit, stem))]
+    others = [contents[source] for source in names if source not in odd]
+    if not others or len(odd) > max(1, len(others) // 4):
+        return []
+    is_square = all(one is not None and one.is_square for one in others)
+    is_list = all(one is not None and one.edges is not None for one in others)
+    widths = {one.matrix.shape[1] for one in others if one is not None and one.matrix is not None}
+
+    def is_like_others(one: Content | None) -> bool:
+        if one is None:
+            return False
+        if is_square or is_list:
+            return (is_square and one.is_square) or (is_list and one.edges is not None)
+        return one.matrix is not None and one.matrix.shape[1] in widths
+
+    return [source for source in odd if not is_like_others(contents[source])]
 
 
 def recognise(
@@ -55,7 +85,10 @@ def recognise(
     if asked in ("edges", "series"):
         kind, why = cast(Kind, asked), "as asked for"
     elif asked == "auto" and is_named_series(contents[0].source):
-        kind, why = "series", "by their names"
+        if all(one.is_symmetric for one in contents):
+            kind, why = "graphs", "all are square and symmetric, although they are called as time series are"
+        else:
+            kind, why = "series", "by their names"
     else:
         kind, why = _weigh(contents, asked, n_nodes)
     errors = {one.source: _refuse_kind(one, kind, contents) for one in contents}
@@ -67,7 +100,9 @@ def recognise(
             if few and is_named_series(few[0]):
                 what = f"{len(few)} files, such as {few[0]}, are time series by name"
                 findings.warnings.append(f"{what}, but have few columns.")
-    findings.errors.extend(filter(None, errors.values()))
+    for source, sentence in errors.items():
+        if sentence is not None:
+            findings.refuse(source, sentence)
     findings.handle(f"files read as {_TITLES[kind]} ({why})", f"{len(contents)} files")
     return kind, fitting
 

@@ -36,6 +36,8 @@ _RIVALS = {",": ";\t", ";": "\t"}
 
 def read_text(path: Path, limit: ReadLimit | None = None) -> str:
     """The text of a file in UTF-8 (with or without byte-order mark), UTF-16 or Windows-1252; its lines end in LF."""
+    if path.exists() and not path.is_file():  # a pipe or a device would never end
+        raise InputError(f"{path.name} is not a file.")
     (limit or ReadLimit()).check(_CELL_BYTES * path.stat().st_size, path.name)
     content = path.read_bytes()
     is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")

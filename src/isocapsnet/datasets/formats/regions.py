@@ -1,0 +1,130 @@
+"""Lists of the regions that each subject has, for matrices of different sizes that do not name their nodes."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isocapsnet._safe_text import list_some
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import load_atlas
+from isocapsnet.datasets.findings import Findings
+from isocapsnet.datasets.formats.edge_graphs import natural_key
+from isocapsnet.datasets.formats.participants import is_identifier
+from isocapsnet.datasets.formats.text import read_table, read_text
+from isocapsnet.datasets.identifiers import match_subjects
+from isocapsnet.datasets.isolation import ReadLimit
+from isocapsnet.datasets.reading import ReadOptions
+
+#: A table of the regions of all subjects, and the list of one subject beside the matrix with the same name.
+_TABLE = re.compile(r"regions\.(csv|tsv|json)", re.IGNORECASE)
+_LIST = re.compile(r"(.+)[_-]regions\.(txt|csv|tsv)", re.IGNORECASE)
+_TITLE = re.compile(r"(region|roi|node|parcel)s?(_?(list|ids?|labels?|names?|index))?", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[\s,;]+")
+
+
+def is_region_list(path: Path) -> bool:
+    """Whether a file is called as lists of regions are."""
+    return bool(_TABLE.fullmatch(path.name) or _LIST.fullmatch(path.name))
+
+
+def find_regions(folder: Path) -> Path | None:
+    """Where the lists of regions of a folder are: in one table, or in files beside the matrices."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_region_list(path)]
+    tables = [path for path in files if _TABLE.fullmatch(path.name)]
+    if len(tables) > 1:
+        raise InputError(f"{folder.name} has several tables of regions ({tables[0].name}...); choose with regions=.")
+    return tables[0] if tables else folder if files else None
+
+
+def known_nodes(options: ReadOptions) -> list[str]:
+    """The names of the nodes that ``like`` or the atlas has, if any."""
+    if options.like is not None and options.like.node_names:
+        return list(options.like.node_names)
+    return [] if options.atlas is None else list(load_atlas(options.atlas).node_names)
+
+
+def name_regions(
+    source: Path,
+    subjects: Sequence[str],
+    sources: Sequence[str],
+    sizes: Sequence[int],
+    options: ReadOptions,
+    findings: Findings,
+    limit: ReadLimit,
+) -> dict[str, Any]:
+    """The names of the nodes of each subject and the order of all nodes, as keywords of :func:`assemble`.
+
+    The nodes are those of ``like`` or of the atlas if these have all regions; else those that any subject has, in
+    natural order, or the given number of them if they are counted from 1.
+    """
+    lists = _read_regions(source, limit)
+    aliases = dict(zip((Path(one).stem for one in sources), subjects, strict=True))
+    matches = {subject: name for name, subject in match_subjects(lists, subjects, aliases).items()}
+    named: list[list[str] | None] = []
+    for subject, where, size in zip(subjects, sources, sizes, strict=True):
+        regions = lists.get(matches.get(subject, ""))
+        problem = None
+        if regions is None:
+            problem = f"has no list of regions in {source.name}"
+        elif len(regions) != size:
+            problem = f"has {size} nodes, but {len(regions)} regions in {source.name}"
+        elif len({*regions}) < len(regions):
+            problem = f"has a region twice in {source.name}"
+        if problem is not None:
+            findings.refuse(where, f"{where} {problem}.")
+        named.append(regions if problem is None else [str(number) for number in range(1, size + 1)])
+    order = sorted({region for name in matches.values() for region in lists[name]}, key=natural_key)
+    counts = Counter(region for name in matches.values() for region in lists[name])
+    if alone := [region for region in order if counts[region] == 1 and len(subjects) > 1]:
+        findings.warnings.append(f"{source.name} has regions of one subject only: {list_some(alone)}.")
+    n_nodes = options.expected_n_nodes
+    if (listed := known_nodes(options)) and {*order} <= {*listed}:
+        order = listed
+    elif n_nodes is not None and all(r.isdecimal() and 1 <= int(r) <= n_nodes for r in order):
+        order = [str(number) for number in range(1, n_nodes + 1)]
+    findings.handle(f"nodes of each subject from {source.name}, {len(order)} regions in all", f"{len(named)} subjects")
+    return {"node_names": named, "node_order": order}
+
+
+def _read_regions(source: Path, limit: ReadLimit) -> Mapping[str, list[str]]:
+    """The regions of each subject, by the name that the list has for the subject."""
+    if source.is_dir():
+        files = [path for path in sorted(source.rglob("*")) if path.is_file() and _LIST.fullmatch(path.name)]
+        return {_LIST.fullmatch(path.name)[1]: _read_list(path, limit) for path in files}  # type: ignore[index]
+    if source.suffix.lower() == ".json":
+        return _read_json(source, limit)
+    table = read_table(source, limit)
+    ids = [column for column in table.columns if is_identifier(column) and not _TITLE.fullmatch(column)]
+    titles = [column for column in table.columns if _TITLE.fullmatch(column)]
+    if len(ids) != 1 or len(titles) != 1:
+        raise InputError(
+            f"{source.name} must have one column of subjects (such as participant_id) and one called regions; it has "
+            f"{', '.join(list(table.columns)[:8])}."
+        )
+    regions: dict[str, list[str]] = {}
+    for subject, cell in zip(table.column(ids[0]), table.column(titles[0]), strict=True):
+        regions.setdefault(subject, []).extend(_split(cell))
+    return regions
+
+
+def _read_list(path: Path, limit: ReadLimit) -> list[str]:
+    regions = _split(read_text(path, limit))
+    return regions[1:] if regions and _TITLE.fullmatch(regions[0]) else regions
+
+
+def _split(text: str) -> list[str]:
+    parts = [part for part in _SEPARATORS.split(text.strip(" []()\n")) if part]
+    return [str(int(part)) if part.isdecimal() else part for part in parts]
+
+
+def _read_json(path: Path, limit: ReadLimit) -> dict[str, list[str]]:
+    try:
+        content = json.loads(read_text(path, limit))
+        if not isinstance(content, dict) or not all(isinstance(one, list) for one in content.values()):
+            raise ValueError("not a list of regions for each subject")
+        return {subject: [str(region) for region in regions] for subject, regions in content.items()}
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path.name} is not an object with a list of regions for each subject ({error}).") from error

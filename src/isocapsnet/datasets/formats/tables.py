@@ -1,0 +1,73 @@
+"""Tables of subjects from a file or a data frame, and a choice of their rows."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from isocapsnet._safe_text import list_some
+from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import is_missing
+from isocapsnet.datasets.formats.text import Table, read_table
+from isocapsnet.datasets.isolation import ReadLimit
+
+_CONDITION = re.compile(r"\s*(?P<column>[^=!]+?)\s*(?P<sign>!?=)=?\s*(?P<value>.*?)\s*")
+# Columns with more different values are not searched for a filter to suggest.
+_MOST_VALUES = 30
+
+
+def open_table(source: Path | pd.DataFrame, limit: ReadLimit | None = None) -> Table:
+    """A table of texts. The lines of a data frame are its rows, counted from 1, and its named index is a column."""
+    if isinstance(source, Path):
+        return read_table(source, limit)
+    frame = source.reset_index() if has_names(source.index) else source
+    columns = {str(name): tuple(map(as_text, frame.iloc[:, i])) for i, name in enumerate(frame.columns)}
+    if len(columns) < frame.shape[1]:
+        raise InputError("The data frame has two columns of the same name; rename one.")
+    return Table("the data frame", columns, list(range(1, len(frame) + 1)), is_quoted=True)
+
+
+def has_names(index: Any) -> bool:
+    """Whether the index of a data frame was set, and does not just count the rows."""
+    return index.name is not None or not isinstance(index, pd.RangeIndex)
+
+
+def as_text(value: Any) -> str:
+    """A cell of a data frame as a table has it: empty if missing, and whole numbers without decimals."""
+    if is_missing(value):
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def filter_rows(table: Table, conditions: Sequence[str]) -> Table:
+    """The rows that fulfil all conditions, ``COLUMN=VALUE`` or ``COLUMN!=VALUE``."""
+    kept = list(range(len(table.lines)))
+    for condition in conditions:
+        match = _CONDITION.fullmatch(condition)
+        if match is None:
+            raise InputError(f"where={condition!r} is not a condition; write COLUMN=VALUE or COLUMN!=VALUE.")
+        cells = table.column(match["column"])
+        wanted = _plain(match["value"])
+        kept = [row for row in kept if (_plain(cells[row]) == wanted) == (match["sign"] == "=")]
+        if not kept:
+            values = list_some(sorted({*cells}))
+            raise InputError(f"No row of {table.name} fulfils {condition!r}; {match['column']!r} has {values}.")
+    columns = {name: tuple(cells[row] for row in kept) for name, cells in table.columns.items()}
+    return Table(table.name, columns, [table.lines[row] for row in kept], table.is_quoted)
+
+
+def _plain(cell: str) -> str:
+    """A value in one spelling: 1.0 is 1, and case does not matter."""
+    text = re.sub(r"(?<=\d)\.0+$", "", cell.strip().casefold())
+    return "" if is_missing(text) else text
+
+
+def suggest_filters(table: Table, repeated: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Conditions that leave one row of each subject, of whom ``repeated`` are the rows."""
+    for name, cells in table.columns.items():
+        if len(values := {cells[row] for rows in repeated for row in rows}) <= _MOST_VALUES:
+            for value in sorted(values):
+                if value and all(sum(cells[row] == value for row in rows) == 1 for rows in repeated):
+                    yield f"{name}={value}"
