@@ -101,10 +101,8 @@ class _FusedRouting(torch.autograd.Function):
         padding, kernel_size, scale, kernel, shape, weight_shape = ctx.arguments
         windows = kernel.Windows(*tensors, padding, kernel_size)
         with falling_back(grad_capsules.device):
-            grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
-            grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
-            grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph are not contiguous
-            return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
+            grad_value, grad_weight = kernel.backward(windows, contexts, sums, grad_capsules, scale)
+            return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), None, None, None
         with torch.enable_grad():
             value, permutation, weight = windows.capsules()
             value, weight = value.view(shape).requires_grad_(), weight.view(weight_shape).detach().requires_grad_()

@@ -173,6 +173,6 @@ def test_results_do_not_depend_on_the_number_of_threads():
 def test_room_on_large_pages_is_like_any_other():
     kernel = import_kernel("cpu_routing")
     like = torch.empty(1, kernel._NEVER_KEPT // 4 + 1000)
-    room = kernel._empty_like(like)
+    room = kernel._zeros_like(like)
     assert room.shape == like.shape and room.dtype == like.dtype
     assert room.fill_(1.0).sum(dtype=torch.float64) == like.numel()

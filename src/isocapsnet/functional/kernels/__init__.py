@@ -1,9 +1,9 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``iterate``,
-``differentiate`` and ``scatter`` as in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers,
-so they are imported only if they are used.
+:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as in
+:mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
+used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
 the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again.

@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from numba.extending import models, overload, register_model
 from isocapsnet.functional.kernels._stale import remove_stale_code
 
 VECTOR_BYTES = 64
+#: Up to this many nodes, there is a sum for every permutation.
+SUMMED = 4
+# Sums that do not wait for each other.
+_CHAINS = 4
 
 # To a type checker an intrinsic has the arguments of its typing function, not those it is called with.
 intrinsic: Any = extending.intrinsic
@@ -267,36 +272,75 @@ def exp(typingctx: Any, a: Vector) -> Typed:
     return a(a), generate
 
 
-@intrinsic
-def dot_each(
-    typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, step: types.Integer, split: types.BaseTuple
-) -> Typed:
-    """The dot product of row t of ``a`` and row t of ``b`` in lane t.
+def _vector_at(context: Any, builder: ir.IRBuilder, array: Any, value: Any) -> Callable[[ir.Value], ir.Value]:
+    """A function that loads the vector with a given number from an array."""
+    vector = context.get_value_type(Vector.of(array.dtype))
+    data = context.make_array(array)(context, builder, value).data
+    start = builder.bitcast(data, vector.as_pointer())
+    return lambda number: builder.load(builder.gep(start, [number]), align=array.dtype.bitwidth // 8)
 
-    A row is ``len(split)`` vectors long. The rows of ``a`` follow each other from vector ``i`` on; those of ``b``
-    begin at vector ``j`` and lie ``step`` vectors apart.
+
+def _number_at(context: Any, builder: ir.IRBuilder, array: Any, value: Any) -> Callable[[ir.Value], ir.Value]:
+    """A function that loads the element with a given number from an array, into every lane."""
+    data = context.make_array(array)(context, builder, value).data
+    lanes = Vector.of(array.dtype).lanes
+    return lambda number: _splat(builder, builder.load(builder.gep(data, [number])), lanes)
+
+
+def _selected(context: Any, builder: ir.IRBuilder, index: Any, value: Any, parts: int) -> Callable[[int], ir.Value]:
+    """A function that gives the first vector of the row which ``index`` selects for lane t; without an index, row t."""
+    if isinstance(index, types.NoneType):
+        return lambda t: ir.Constant(ir.IntType(64), t * parts)
+    data = context.make_array(index)(context, builder, value).data
+
+    def first_vector(t: int) -> ir.Value:
+        row = builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), t)]))
+        return builder.mul(row, ir.Constant(row.type, parts))
+
+    return first_vector
+
+
+def _plus(builder: ir.IRBuilder, number: ir.Value, more: int) -> ir.Value:
+    return builder.add(number, ir.Constant(number.type, more))
+
+
+def _add_up(builder: ir.IRBuilder, terms: list[ir.Value]) -> ir.Value:
+    """The sum of vectors, in pairs."""
+    while len(terms) > 1:
+        terms = [builder.fadd(*pair) for pair in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) & ~1 :]
+    return terms[0]
+
+
+@intrinsic
+def dot_rows(
+    typingctx: Any,
+    a: Any,
+    i: types.Integer,
+    index: Any,
+    b: Any,
+    j: types.Integer,
+    step: types.Integer,
+    split: types.BaseTuple,
+) -> Typed:
+    """The dot product of two rows in every lane t.
+
+    A row is ``len(split)`` vectors long. That of ``a`` is row ``index[t]`` of those which begin at vector ``i``. Those
+    of ``b`` begin at vector ``j`` and lie ``step`` vectors apart.
     """
     vector, parts = Vector.of(a.dtype), len(split)
     pick = ir.VectorType(ir.IntType(32), vector.lanes)
     even, odd = (ir.Constant(pick, [*range(start, 2 * vector.lanes, 2)]) for start in (0, 1))
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kind = context.get_value_type(vector)
-        first = _pointer(context, builder, a, args[:2], kind, vector.lanes)
-        second = _pointer(context, builder, b, args[2:4], kind, vector.lanes)
-
-        def load(start: ir.Value, offset: ir.Value) -> ir.Value:
-            return builder.load(builder.gep(start, [offset]), align=a.dtype.bitwidth // 8)
-
+        first, second = _vector_at(context, builder, a, args[0]), _vector_at(context, builder, b, args[3])
+        selected = _selected(context, builder, index, args[2], parts)
         rows = []
         for t in range(vector.lanes):
-            total = ir.Constant(kind, [0.0] * vector.lanes)
-            for p in range(parts):
-                mine = load(first, ir.Constant(ir.IntType(64), t * parts + p))
-                element = builder.add(
-                    builder.mul(args[4], ir.Constant(ir.IntType(64), t)), ir.Constant(ir.IntType(64), p)
-                )
-                total = _call(builder, "fmuladd", [mine, load(second, element), total])
+            start = builder.add(args[1], selected(t))
+            other = builder.add(args[4], builder.mul(args[5], ir.Constant(ir.IntType(64), t)))
+            total = builder.fmul(first(start), second(other))
+            for p in range(1, parts):
+                total = _call(builder, "fmuladd", [first(_plus(builder, start, p)), second(_plus(builder, other, p)), total])
             rows.append(total)
         # Halve the number of rows: the even elements of two of them plus their odd elements.
         while len(rows) > 1:
@@ -306,7 +350,186 @@ def dot_each(
             ]
         return rows[0]
 
-    return vector(a, types.intp, b, types.intp, types.intp, split), generate
+    return vector(a, types.intp, index, b, types.intp, types.intp, split), generate
+
+
+@intrinsic
+def dot_columns(
+    typingctx: Any, columns: Any, i: types.Integer, row: Any, j: types.Integer, split: types.BaseTuple
+) -> Typed:
+    """The dot product of a row with the column in every lane.
+
+    The row is ``len(split)`` vectors long and begins at vector ``j``. Vector ``i`` has the first element of each
+    column, the next one their second, and so on.
+    """
+    vector, n_terms = Vector.of(columns.dtype), len(split) * Vector.of(columns.dtype).lanes
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        column, number = _vector_at(context, builder, columns, args[0]), _number_at(context, builder, row, args[2])
+        start = builder.mul(args[3], ir.Constant(ir.IntType(64), vector.lanes))
+        totals: list[ir.Value] = []
+        for d in range(n_terms):
+            pair = column(_plus(builder, args[1], d)), number(_plus(builder, start, d))
+            if d < _CHAINS:
+                totals.append(builder.fmul(*pair))
+            else:
+                totals[d % _CHAINS] = _call(builder, "fmuladd", [*pair, totals[d % _CHAINS]])
+        return _add_up(builder, totals)
+
+    return vector(columns, types.intp, row, types.intp, split), generate
+
+
+@intrinsic
+def weigh_rows(
+    typingctx: Any, factors: Any, i: types.Integer, rows: Any, j: types.Integer, index: Any, split: types.BaseTuple
+) -> Typed:
+    """The sum over t of lane t of vector ``i`` of ``factors`` times a vector of row ``index[t]``.
+
+    Rows are ``len(split)`` vectors long; vector ``j`` is the one that is wanted of the first of them.
+    """
+    vector, parts = Vector.of(rows.dtype), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        number, row = _number_at(context, builder, factors, args[0]), _vector_at(context, builder, rows, args[2])
+        selected = _selected(context, builder, index, args[4], parts)
+        start = builder.mul(args[1], ir.Constant(ir.IntType(64), vector.lanes))
+        totals: list[ir.Value] = []
+        for t in range(vector.lanes):
+            pair = number(_plus(builder, start, t)), row(builder.add(args[3], selected(t)))
+            if t < _CHAINS:
+                totals.append(builder.fmul(*pair))
+            else:
+                totals[t % _CHAINS] = _call(builder, "fmuladd", [*pair, totals[t % _CHAINS]])
+        return _add_up(builder, totals)
+
+    return vector(factors, types.intp, rows, types.intp, index, split), generate
+
+
+@intrinsic
+def mix_vectors(
+    typingctx: Any,
+    target: Any,
+    start: types.Integer,
+    first: types.Float,
+    vectors: Any,
+    i: types.Integer,
+    factors: Any,
+    j: types.Integer,
+    split: types.BaseTuple,
+    terms: types.BaseTuple,
+) -> Typed:
+    """Write Σ factor · vector for lane 0, 1, … to the vectors ``start``, ``start + len(split)``, … of ``target``.
+
+    There are ``len(terms)`` vectors, which begin at ``i`` and lie ``len(split)`` vectors apart. The factor of the first
+    is ``first`` in all lanes; those of the others are the vectors ``j``, ``j + 1``, … of ``factors``.
+    """
+    vector, parts = Vector.of(target.dtype), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        load_vector = _vector_at(context, builder, vectors, args[3])
+        number = _number_at(context, builder, factors, args[5])
+        kind = context.get_value_type(vector)
+        data = context.make_array(target)(context, builder, args[0]).data
+        out = builder.bitcast(data, kind.as_pointer())
+        all_vectors = [load_vector(_plus(builder, args[4], term * parts)) for term in range(len(terms))]
+        common = builder.fmul(_splat(builder, args[2], vector.lanes), all_vectors[0])
+        factor_start = builder.mul(args[6], ir.Constant(ir.IntType(64), vector.lanes))
+        for t in range(vector.lanes):
+            total = common
+            for term in range(1, len(terms)):
+                factor = number(_plus(builder, factor_start, (term - 1) * vector.lanes + t))
+                total = _call(builder, "fmuladd", [factor, all_vectors[term], total])
+            place = _plus(builder, args[1], t * parts)
+            builder.store(total, builder.gep(out, [place]), align=target.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    types_of = (target, types.intp, target.dtype, vectors, types.intp, factors, types.intp, split, terms)
+    return types.void(*types_of), generate
+
+
+def _halves(k: int) -> tuple[list[tuple[int, ...]], int]:
+    """All permutations in lexicographic order, and where each is cut in two."""
+    return [*permutations(range(k))], (k + 1) // 2
+
+
+@intrinsic
+def sum_by_permutation(
+    typingctx: Any,
+    rows: Any,
+    i: types.Integer,
+    sums: Any,
+    j: types.Integer,
+    nodes: types.BaseTuple,
+    split: types.BaseTuple,
+) -> Typed:
+    """Write the sum of the rows (a, p(a)) for every permutation p of up to :data:`SUMMED` nodes to ``sums``.
+
+    The ``len(nodes)²`` rows begin at vector ``i``, the sums at vector ``j``; each is ``len(split)`` vectors long.
+    """
+    k, parts = len(nodes), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        if k > SUMMED:
+            return context.get_dummy_value()
+        load_row = _vector_at(context, builder, rows, args[0])
+        kind = context.get_value_type(Vector.of(sums.dtype))
+        target = builder.bitcast(context.make_array(sums)(context, builder, args[2]).data, kind.as_pointer())
+        orders, cut = _halves(k)
+        for p in range(parts):
+            row = {(a, x): load_row(_plus(builder, args[1], (a * k + x) * parts + p)) for a in range(k) for x in range(k)}
+            parts_of: dict[tuple[int, tuple[int, ...]], ir.Value] = {}
+            for number, order in enumerate(orders):
+                halves = []
+                for start, half in ((0, order[:cut]), (cut, order[cut:])):
+                    if half and (start, half) not in parts_of:
+                        terms = [row[start + a, x] for a, x in enumerate(half)]
+                        parts_of[start, half] = _add_up(builder, terms)
+                    halves += [parts_of[start, half]] if half else []
+                place = builder.gep(target, [_plus(builder, args[3], number * parts + p)])
+                builder.store(_add_up(builder, halves), place, align=sums.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, sums, types.intp, nodes, split), generate
+
+
+@intrinsic
+def add_by_permutation(
+    typingctx: Any,
+    sums: Any,
+    i: types.Integer,
+    rows: Any,
+    j: types.Integer,
+    nodes: types.BaseTuple,
+    split: types.BaseTuple,
+) -> Typed:
+    """Add the vector of every permutation p to the rows (a, p(a)); the reverse of :func:`sum_by_permutation`."""
+    k, parts = len(nodes), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        if k > SUMMED:
+            return context.get_dummy_value()
+        load_sum, load_row = _vector_at(context, builder, sums, args[0]), _vector_at(context, builder, rows, args[2])
+        kind = context.get_value_type(Vector.of(rows.dtype))
+        target = builder.bitcast(context.make_array(rows)(context, builder, args[2]).data, kind.as_pointer())
+        orders, cut = _halves(k)
+        for p in range(parts):
+            of_half: dict[tuple[int, tuple[int, ...]], list[ir.Value]] = {}
+            for number, order in enumerate(orders):
+                value = load_sum(_plus(builder, args[1], number * parts + p))
+                for start, half in ((0, order[:cut]), (cut, order[cut:])):
+                    of_half.setdefault((start, half), []).append(value)
+            of_row: dict[tuple[int, int], list[ir.Value]] = {}
+            for (start, half), values in of_half.items():
+                total = _add_up(builder, values)
+                for a, x in enumerate(half):
+                    of_row.setdefault((start + a, x), []).append(total)
+            for (a, x), values in of_row.items():
+                place = _plus(builder, args[3], (a * k + x) * parts + p)
+                total = _add_up(builder, [load_row(place), *values])
+                builder.store(total, builder.gep(target, [place]), align=rows.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.intp, rows, types.intp, nodes, split), generate
 
 
 @intrinsic
