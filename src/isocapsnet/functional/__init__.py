@@ -9,6 +9,7 @@ from isocapsnet.functional.capsule import (
     margin_loss,
     primary_capsules,
     reconstruction_loss,
+    symmetric_matrices,
     safe_norm,
     squash,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "permutation_votes",
     "primary_capsules",
     "reconstruction_loss",
+    "symmetric_matrices",
     "released_distances",
     "released_match",
     "released_primary_capsules",

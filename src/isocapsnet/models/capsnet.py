@@ -34,6 +34,7 @@ class CapsNet(nn.Module):
         routing_iterations: int = 3,
         decoder_sizes: Sequence[int] = (512, 1024),
         reconstruct: bool = True,
+        directed: bool = True,
     ) -> None:
         super().__init__()
         self.shape = (n_primary, primary_size)
@@ -52,7 +53,9 @@ class CapsNet(nn.Module):
             iterations=routing_iterations,
             over="classes without leak",
         )
-        self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes) if reconstruct else None
+        self.decoder = None
+        if reconstruct:
+            self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, directed=directed)
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""

@@ -167,12 +167,3 @@ def test_results_do_not_depend_on_the_number_of_threads():
         torch.set_num_threads(before)
     for other in results[1:]:
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, results[0], strict=True))
-
-
-@CPU
-def test_room_on_large_pages_is_like_any_other():
-    kernel = import_kernel("cpu_routing")
-    like = torch.empty(1, kernel._NEVER_KEPT // 4 + 1000)
-    room = kernel._zeros_like(like)
-    assert room.shape == like.shape and room.dtype == like.dtype
-    assert room.fill_(1.0).sum(dtype=torch.float64) == like.numel()

@@ -16,6 +16,9 @@ from numba import njit
 
 from isocapsnet.functional.kernels import _simd as simd
 
+# Tiles that are packed at a time, so that both sides are read and written in pieces of some cache lines.
+_PACKED = 16
+
 
 class _Tile(NamedTuple):
     """What the kernels keep of a tile: arrays of vectors.
@@ -47,23 +50,31 @@ class _Tile(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def pack_tiles(value: Any, permutation: Any, padding: float, excess: Any, packed: Any, start: int, stop: int) -> None:
+def pack_tiles(
+    value: Any, permutation: Any, padding: float, n_graphs: int, n_windows: int, excess: Any, packed: Any,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     """Write the capsules of the tiles ``start`` to ``stop``; lanes without a window get zeros."""
-    n_graphs, n_windows = value.shape
-    lanes = excess.shape[2]
-    for tile in range(start, stop):
-        count = min(lanes, n_windows - tile * lanes)
+    lanes, gamma = simd.lanes(value), simd.broadcast(padding)
+    for first in range(start, stop, _PACKED):
+        last = min(first + _PACKED, stop)
         for g in range(n_graphs):
-            for t in range(count):
-                excess[tile, g, t] = value[g, tile * lanes + t] - padding
-                packed[tile, g, t] = permutation[g, tile * lanes + t]
-            for t in range(count, lanes):
-                excess[tile, g, t] = 0
-                packed[tile, g, t] = 0
+            for number in range(first, last):
+                here, window = number * n_graphs + g, number * lanes
+                there = g * n_windows + window
+                if window + lanes <= n_windows:
+                    simd.store(excess, here, simd.load_from(value, there) - gamma)
+                    for t in range(lanes):
+                        simd.put(packed, here * lanes + t, simd.get(permutation, there + t))
+                else:
+                    for t in range(lanes):
+                        within = window + t < n_windows
+                        excess[here * lanes + t] = value[there + t] - padding if within else 0
+                        packed[here * lanes + t] = permutation[there + t] if within else 0
 
 
 @njit(cache=True, nogil=True)
-def attend_evenly(
+def sum_evenly(
     excess: Any,
     permutation: Any,
     weight: Any,
@@ -72,13 +83,14 @@ def attend_evenly(
     shape: Any,
     n_classes: int,
     n_windows: int,
+    n_graphs: int,
     sums: Any,
     start: int,
     stop: int,
 ) -> None:
     """Sum the chunks ``start`` to ``stop`` of tiles with the couplings of zero logits."""
-    n_tiles, n_graphs, lanes = permutation.shape
-    parts = len(shape[1])
+    parts, lanes = len(shape[1]), simd.lanes(weight)
+    n_tiles = (n_windows + lanes - 1) // lanes
     tile = _make_tile(weight, n_classes, shape)
     bases = simd.empty(n_classes * parts, weight)
     share = simd.broadcast(weight.dtype.type(1 / (n_classes + 1)))
@@ -87,20 +99,20 @@ def attend_evenly(
         total[:] = 0
         bases[:] = 0
         for number in range(n_tiles * chunk // len(sums), n_tiles * (chunk + 1) // len(sums)):
-            _read_tile(weight, number, n_windows, padding, shape, tile)
+            _read_tile(weight, number, n_classes, n_windows, padding, shape, tile)
             for y in range(n_classes):
                 for t in range(lanes):
                     for i in range(parts):
                         base = simd.load(tile.base, (y * lanes + t) * parts + i)
                         simd.store(bases, y * parts + i, simd.load(bases, y * parts + i) + base)
             for g in range(n_graphs):
-                _select(weight, rows, permutation[number, g], number, n_windows, shape, tile)
+                _read_ahead(weight, number + 1, n_windows, n_classes, g, n_graphs, shape)
+                here = number * n_graphs + g
+                _select(weight, rows, permutation, here, number, n_classes, n_windows, shape, tile)
                 for y in range(n_classes):
                     for i in range(parts):
-                        index, first = (g * n_classes + y) * parts + i, _first_sum(y, shape, tile) + i
-                        part = simd.weigh_rows(
-                            excess, number * n_graphs + g, tile.sums, first, tile.index, shape[1]
-                        )
+                        index, first = (g * n_classes + y) * parts + i, _first_sum(y, shape, tile.base) + i
+                        part = simd.weigh_rows(excess, here, tile.sums, first, tile.index, shape[1])
                         simd.store(total, index, simd.load(total, index) + part)
         for g in range(n_graphs):
             for i in range(n_classes * parts):
@@ -109,7 +121,7 @@ def attend_evenly(
 
 
 @njit(cache=True, nogil=True)
-def attend_chunks(
+def sum_chunks(
     excess: Any,
     permutation: Any,
     weight: Any,
@@ -118,6 +130,7 @@ def attend_chunks(
     shape: Any,
     n_classes: int,
     n_windows: int,
+    n_graphs: int,
     first_graph: int,
     n_own: int,
     context: Any,
@@ -125,34 +138,40 @@ def attend_chunks(
     kept: Any,
     place: int,
     n_kept: int,
+    is_coupled: bool,
     sums: Any,
     start: int,
     stop: int,
 ) -> None:
     """Sum the chunks ``start`` to ``stop`` of tiles for ``n_own`` graphs; ``attend`` says what."""
-    n_tiles, n_graphs, lanes = permutation.shape
-    parts = len(shape[1])
+    parts, lanes = len(shape[1]), simd.lanes(weight)
+    n_tiles = (n_windows + lanes - 1) // lanes
     tile = _make_tile(weight, n_classes, shape)
     factors = tile.slope if len(grad) > 0 else tile.coupling
     for chunk in range(start, stop):
         total = sums[chunk]
         total[:] = 0
         for number in range(n_tiles * chunk // len(sums), n_tiles * (chunk + 1) // len(sums)):
-            _read_tile(weight, number, n_windows, padding, shape, tile)
+            _read_tile(weight, number, n_classes, n_windows, padding, shape, tile)
             for g in range(n_own):
-                own = simd.load(excess, number * n_graphs + first_graph + g)
-                _select(weight, rows, permutation[number, first_graph + g], number, n_windows, shape, tile)
-                _couple(context, g, own, n_classes, shape, tile)
+                here = number * n_graphs + first_graph + g
+                own = simd.load(excess, here)
+                _read_ahead(weight, number + 1, n_windows, n_classes, g, n_own, shape)
+                _select(weight, rows, permutation, here, number, n_classes, n_windows, shape, tile)
+                first_kept = (number * n_own + g) * n_classes * n_kept + place
+                if is_coupled:
+                    for y in range(n_classes):
+                        simd.store(tile.coupling, y, simd.load(kept, first_kept + y * n_kept))
+                else:
+                    _couple(context, g, own, n_classes, shape, tile)
+                    _keep(tile.coupling, n_classes, kept, first_kept, n_kept)
                 if len(grad) > 0:
                     _differentiate(grad, g, own, n_classes, shape, tile)
-                    for y in range(n_classes):
-                        index = ((number * n_own + g) * n_classes + y) * n_kept + place
-                        simd.store(kept, index, simd.load(tile.coupling, y))
-                        simd.store(kept, index + 1, simd.load(tile.slope, y))
+                    _keep(tile.slope, n_classes, kept, first_kept + 1, n_kept)
                 for y in range(n_classes):
                     simd.store(tile.scaled, y, own * simd.load(factors, y))
                     for i in range(parts):
-                        index, first = (g * n_classes + y) * parts + i, _first_sum(y, shape, tile) + i
+                        index, first = (g * n_classes + y) * parts + i, _first_sum(y, shape, tile.base) + i
                         part = simd.weigh_rows(tile.scaled, y, tile.sums, first, tile.index, shape[1])
                         part = part + simd.weigh_rows(
                             factors, y, tile.base, y * lanes * parts + i, None, shape[1]
@@ -170,19 +189,20 @@ def scatter_tiles(
     shape: Any,
     n_classes: int,
     n_windows: int,
+    n_graphs: int,
     first_graph: int,
     n_own: int,
     vectors: Any,
     kept: Any,
     terms: Any,
+    is_first: bool,
     grad_value: Any,
     grad_weight: Any,
     start: int,
     stop: int,
 ) -> None:
     """Write and add the gradients of the tiles ``start`` to ``stop`` for ``n_own`` graphs; ``scatter`` says which."""
-    n_graphs, lanes = permutation.shape[1:]
-    k, parts = len(shape[0]), len(shape[1])
+    k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
     tile = _make_tile(weight, n_classes, shape)
     by_permutation = simd.empty(len(tile.sums) // lanes, weight)
     to_all_rows = simd.empty(n_classes * lanes * parts, weight)
@@ -191,16 +211,22 @@ def scatter_tiles(
     for number in range(start, stop):
         first_window = number * lanes
         count = min(lanes, n_windows - first_window)
-        _read_tile(weight, number, n_windows, padding, shape, tile)
+        _read_tile(weight, number, n_classes, n_windows, padding, shape, tile)
         by_permutation[:] = 0
         to_all_rows[:] = 0
+        if is_first:
+            for y in range(n_classes):
+                row = (y * n_windows + first_window) * k * k * parts
+                for index in range(row, row + count * k * k * parts):
+                    simd.store(grad_weight, index, simd.broadcast(weight.dtype.type(0.0)))
         for g in range(n_own):
             here = number * n_graphs + first_graph + g
-            permutation_here = permutation[number, first_graph + g]
-            _select(weight, rows, permutation_here, number, n_windows, shape, tile)
+            _read_ahead(weight, number + 1, n_windows, n_classes, g, n_own, shape)
+            _read_ahead(grad_weight, number, n_windows, n_classes, g, n_own, shape)
+            _select(weight, rows, permutation, here, number, n_classes, n_windows, shape, tile)
             to_values = simd.broadcast(weight.dtype.type(0.0))
             for y in range(n_classes):
-                first, of_class = _first_sum(y, shape, tile), (y * n_windows + first_window) * k * k
+                first, of_class = _first_sum(y, shape, tile.base), (y * n_windows + first_window) * k * k
                 for i in range(parts):
                     simd.mix_vectors(
                         grad_votes, i, share,
@@ -210,7 +236,7 @@ def scatter_tiles(
                 for t in range(count):
                     own = simd.broadcast(simd.get(excess, here * lanes + t))
                     row = first + simd.get(tile.index, t) * parts
-                    chosen = rows[simd.get(permutation_here, t)]
+                    chosen = simd.get(permutation, here * lanes + t) * k
                     for i in range(parts):
                         grad_vote, shared = simd.load(grad_votes, t * parts + i), (y * lanes + t) * parts + i
                         simd.store(to_all_rows, shared, simd.load(to_all_rows, shared) + grad_vote)
@@ -220,7 +246,7 @@ def scatter_tiles(
                         else:
                             scaled = own * grad_vote
                             for a in range(k):
-                                index = (of_class + t * k * k + simd.get(chosen, a)) * parts + i
+                                index = (of_class + t * k * k + simd.get(rows, chosen + a)) * parts + i
                                 simd.store(grad_weight, index, simd.load(grad_weight, index) + scaled)
                 to_values = to_values + simd.dot_rows(
                     tile.sums, first, tile.index, grad_votes, 0, parts, shape[1]
@@ -235,19 +261,15 @@ def scatter_tiles(
                     shared = simd.broadcast(padding) * simd.load(to_all_rows, (y * lanes + t) * parts + i)
                     for index in range(row + i, row + k * k * parts + i, parts):
                         simd.store(grad_weight, index, simd.load(grad_weight, index) + shared)
-                of_window = _first_sum(y, shape, tile) + t * _n_sums(shape, tile) * parts
+                of_window = _first_sum(y, shape, tile.base) + t * _n_sums(shape) * parts
                 simd.add_by_permutation(by_permutation, of_window, grad_weight, row, shape[0], shape[1])
 
 
 @njit(nogil=True)
 def _make_tile(like: Any, n_classes: int, shape: Any) -> Any:
-    k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(like)
-    n_sums = 1
-    if k <= simd.SUMMED:
-        for a in range(2, k + 1):
-            n_sums *= a
+    parts, lanes = len(shape[1]), simd.lanes(like)
     return _Tile(
-        simd.empty(n_classes * lanes * n_sums * parts, like),
+        simd.empty(n_classes * lanes * _n_sums(shape) * parts, like),
         np.arange(lanes),
         simd.empty(n_classes * lanes * parts, like),
         simd.empty(n_classes * lanes * parts, like),
@@ -258,62 +280,78 @@ def _make_tile(like: Any, n_classes: int, shape: Any) -> Any:
 
 
 @njit(nogil=True, forceinline=True)
-def _n_sums(shape: Any, tile: Any) -> int:
-    """Sums of each window in a tile."""
-    return len(tile.sums) // len(tile.base)
+def _n_sums(shape: Any) -> int:
+    """Sums of each window in a tile: of all permutations of small templates, otherwise of one."""
+    k = len(shape[0])
+    return (1, 1, 2, 6, 24)[k] if k <= simd.SUMMED else 1
 
 
 @njit(nogil=True, forceinline=True)
-def _first_sum(y: int, shape: Any, tile: Any) -> int:
+def _first_sum(y: int, shape: Any, like: Any) -> int:
     """The first vector of class ``y`` in the sums of a tile."""
-    return y * simd.lanes(tile.base) * _n_sums(shape, tile) * len(shape[1])
+    return y * simd.lanes(like) * _n_sums(shape) * len(shape[1])
 
 
 @njit(nogil=True, forceinline=True)
-def _read_tile(weight: Any, number: int, n_windows: int, padding: float, shape: Any, tile: Any) -> None:
+def _read_tile(
+    weight: Any, number: int, n_classes: int, n_windows: int, padding: float, shape: Any, tile: Any
+) -> None:
     """Compute bases and, of small templates, the sums of all permutations."""
     k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
-    n_classes, n_sums, n_rows = len(tile.base) // lanes // lanes // parts, _n_sums(shape, tile), k * k
+    n_sums = _n_sums(shape)
     count = min(lanes, n_windows - number * lanes)
     if count < lanes:  # lanes without a window have no weights
         tile.base[:] = 0
         tile.sums[:] = 0
     for y in range(n_classes):
         for t in range(count):
-            start = (y * n_windows + number * lanes + t) * n_rows * parts
+            start = (y * n_windows + number * lanes + t) * k * k * parts
             for i in range(parts):
-                total = simd.load(weight, start + i)
-                for row in range(1, n_rows):
-                    total = total + simd.load(weight, start + row * parts + i)
+                target = (y * lanes + t) * n_sums * parts + i
+                total = simd.sum_by_permutation(weight, start + i, tile.sums, target, shape[0], shape[1])
                 simd.store(tile.base, (y * lanes + t) * parts + i, simd.broadcast(padding) * total)
-            if k <= simd.SUMMED:
-                target = (y * lanes + t) * n_sums * parts
-                simd.sum_by_permutation(weight, start, tile.sums, target, shape[0], shape[1])
-        size = parts * lanes
-        for t in range(lanes):
-            for d in range(size):
-                entry = simd.get(tile.base, (y * lanes + t) * size + d)
-                simd.put(tile.columns, (y * size + d) * lanes + t, entry)
+        for i in range(parts):
+            first = y * lanes * parts + i
+            simd.transpose(tile.base, first, tile.columns, (y * parts + i) * lanes, shape[1])
 
 
 @njit(nogil=True, forceinline=True)
-def _select(weight: Any, rows: Any, permutation: Any, number: int, n_windows: int, shape: Any, tile: Any) -> None:
-    """Find the sums of selected rows of one graph in the table, or compute them."""
+def _read_ahead(array: Any, number: int, n_windows: int, n_classes: int, g: int, n_graphs: int, shape: Any) -> None:
+    """Ask for graph ``g``'s share of the weights of a tile, so that all have come when the last graph is done."""
+    n_vectors = simd.lanes(array) * len(shape[0]) ** 2 * len(shape[1])
+    for y in range(n_classes):
+        start = (y * n_windows + number * simd.lanes(array)) * len(shape[0]) ** 2 * len(shape[1])
+        for i in range(n_vectors * g // n_graphs, n_vectors * (g + 1) // n_graphs):
+            simd.prefetch(array, start + i)
+
+
+@njit(nogil=True, forceinline=True)
+def _select(
+    weight: Any,
+    rows: Any,
+    permutation: Any,
+    here: int,
+    number: int,
+    n_classes: int,
+    n_windows: int,
+    shape: Any,
+    tile: Any,
+) -> None:
+    """Find the sums of selected rows of the graph and tile ``here`` in the table, or compute them."""
     k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
     if k <= simd.SUMMED:
-        n_sums = _n_sums(shape, tile)
         for t in range(lanes):
-            simd.put(tile.index, t, t * n_sums + simd.get(permutation, t))
+            simd.put(tile.index, t, t * _n_sums(shape) + simd.get(permutation, here * lanes + t))
         return
-    n_classes, first_window = len(tile.base) // lanes // lanes // parts, number * lanes
+    first_window = number * lanes
     for t in range(min(lanes, n_windows - first_window)):
-        chosen = rows[simd.get(permutation, t)]
+        chosen = simd.get(permutation, here * lanes + t) * k
         for y in range(n_classes):
             corner = (y * n_windows + first_window + t) * k * k
             for i in range(parts):
-                total = simd.load(weight, (corner + simd.get(chosen, 0)) * parts + i)
+                total = simd.load(weight, (corner + simd.get(rows, chosen)) * parts + i)
                 for a in range(1, k):
-                    total = total + simd.load(weight, (corner + simd.get(chosen, a)) * parts + i)
+                    total = total + simd.load(weight, (corner + simd.get(rows, chosen + a)) * parts + i)
                 simd.store(tile.sums, (y * lanes + t) * parts + i, total)
 
 
@@ -322,7 +360,7 @@ def _dot_votes(vectors: Any, g: int, y: int, own: Any, n_classes: int, shape: An
     """û·x for class ``y``, a window in every lane; ``vectors`` holds x of all graphs and classes."""
     parts, lanes = len(shape[1]), simd.lanes(vectors)
     first = (g * n_classes + y) * parts
-    of_sums = simd.dot_rows(tile.sums, _first_sum(y, shape, tile), tile.index, vectors, first, 0, shape[1])
+    of_sums = simd.dot_rows(tile.sums, _first_sum(y, shape, tile.base), tile.index, vectors, first, 0, shape[1])
     of_base = simd.dot_columns(tile.columns, y * lanes * parts, vectors, first, shape[1])
     return simd.fma(own, of_sums, of_base)
 
@@ -344,6 +382,14 @@ def _couple(context: Any, g: int, own: Any, n_classes: int, shape: Any, tile: An
         total = total + exponential
     for y in range(n_classes):
         simd.store(coupling, y, simd.load(coupling, y) / total)
+
+
+@njit(nogil=True, forceinline=True)
+def _keep(factors: Any, n_classes: int, kept: Any, first: int, step: int) -> None:
+    """Keep the factors of all classes, if there is room for them."""
+    if len(kept) > 0:
+        for y in range(n_classes):
+            simd.stream(kept, first + y * step, simd.load(factors, y))
 
 
 @njit(nogil=True, forceinline=True)

@@ -125,6 +125,20 @@ def store(typingctx: Any, array: Any, i: types.Integer, value: Vector) -> Typed:
 
 
 @intrinsic
+def stream(typingctx: Any, array: Any, i: types.Integer, value: Vector) -> Typed:
+    """Overwrite vector ``i`` of an array that begins at a whole vector, past the caches: it is not read again soon."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, args[2].type, value.lanes)
+        instruction = builder.store(args[2], pointer, align=VECTOR_BYTES)
+        one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        instruction.set_metadata("nontemporal", one)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
+@intrinsic
 def get(typingctx: Any, array: Any, i: types.Integer) -> Typed:
     """Element ``i >= 0`` of an array; Numba's own indexing tests every index for its sign."""
 
@@ -143,6 +157,23 @@ def put(typingctx: Any, array: Any, i: types.Integer, value: Any) -> Typed:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, array.dtype), generate
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, i: types.Integer) -> Typed:
+    """Ask for vector ``i`` of an array, which may lie outside of it, ahead of its use."""
+    vector = Vector.of(array.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, context.get_value_type(vector), vector.lanes)
+        address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        signature_of = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, signature_of, "llvm.prefetch.p0")
+        read, nearest_but_one, data = (ir.Constant(flag, number) for number in (0, 2, 1))
+        builder.call(function, [builder.bitcast(pointer, address), read, nearest_but_one, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
 
 
 @intrinsic
@@ -380,6 +411,39 @@ def dot_columns(
 
 
 @intrinsic
+def transpose(
+    typingctx: Any, rows: Any, i: types.Integer, columns: Any, j: types.Integer, split: types.BaseTuple
+) -> Typed:
+    """Write the columns of a square of as many rows as a vector has lanes, from vector ``j`` on.
+
+    Rows are ``len(split)`` vectors long; vector ``i`` is the part of the first of them that is in the square.
+    """
+    vector, parts = Vector.of(rows.dtype), len(split)
+    pick = ir.VectorType(ir.IntType(32), vector.lanes)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        load_row, n = _vector_at(context, builder, rows, args[0]), vector.lanes
+        square = [load_row(_plus(builder, args[1], t * parts)) for t in range(n)]
+        size = 1
+        while size < n:  # exchange the off-diagonal blocks of this size
+            low = ir.Constant(pick, [x + n - size if x & size else x for x in range(n)])
+            high = ir.Constant(pick, [x + n if x & size else x + size for x in range(n)])
+            for t in range(n):
+                if not t & size:
+                    pair = square[t], square[t + size]
+                    square[t], square[t + size] = (builder.shuffle_vector(*pair, mask) for mask in (low, high))
+            size *= 2
+        kind = context.get_value_type(vector)
+        target = builder.bitcast(context.make_array(columns)(context, builder, args[2]).data, kind.as_pointer())
+        for d, column in enumerate(square):
+            place = builder.gep(target, [_plus(builder, args[3], d)])
+            builder.store(column, place, align=columns.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, columns, types.intp, split), generate
+
+
+@intrinsic
 def weigh_rows(
     typingctx: Any, factors: Any, i: types.Integer, rows: Any, j: types.Integer, index: Any, split: types.BaseTuple
 ) -> Typed:
@@ -462,34 +526,34 @@ def sum_by_permutation(
     nodes: types.BaseTuple,
     split: types.BaseTuple,
 ) -> Typed:
-    """Write the sum of the rows (a, p(a)) for every permutation p of up to :data:`SUMMED` nodes to ``sums``.
+    """Write the sum of the rows (a, p(a)) to ``sums`` for every permutation p, and return the sum of all rows.
 
-    The ``len(nodes)²`` rows begin at vector ``i``, the sums at vector ``j``; each is ``len(split)`` vectors long.
+    Only a vector of each row is added, the one that vector ``i`` is of the first of ``len(nodes)²`` rows. The sums
+    begin at vector ``j``. Rows and sums are ``len(split)`` vectors long. Of more than :data:`SUMMED` nodes, nothing is
+    written.
     """
-    k, parts = len(nodes), len(split)
+    k, parts, vector = len(nodes), len(split), Vector.of(rows.dtype)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        if k > SUMMED:
-            return context.get_dummy_value()
         load_row = _vector_at(context, builder, rows, args[0])
-        kind = context.get_value_type(Vector.of(sums.dtype))
-        target = builder.bitcast(context.make_array(sums)(context, builder, args[2]).data, kind.as_pointer())
-        orders, cut = _halves(k)
-        for p in range(parts):
-            row = {(a, x): load_row(_plus(builder, args[1], (a * k + x) * parts + p)) for a in range(k) for x in range(k)}
-            parts_of: dict[tuple[int, tuple[int, ...]], ir.Value] = {}
-            for number, order in enumerate(orders):
-                halves = []
-                for start, half in ((0, order[:cut]), (cut, order[cut:])):
-                    if half and (start, half) not in parts_of:
-                        terms = [row[start + a, x] for a, x in enumerate(half)]
-                        parts_of[start, half] = _add_up(builder, terms)
-                    halves += [parts_of[start, half]] if half else []
-                place = builder.gep(target, [_plus(builder, args[3], number * parts + p)])
-                builder.store(_add_up(builder, halves), place, align=sums.dtype.bitwidth // 8)
-        return context.get_dummy_value()
+        target = builder.bitcast(
+            context.make_array(sums)(context, builder, args[2]).data, context.get_value_type(vector).as_pointer()
+        )
+        row = {(a, x): load_row(_plus(builder, args[1], (a * k + x) * parts)) for a in range(k) for x in range(k)}
+        orders, cut = _halves(k) if k <= SUMMED else ([], 0)
+        of_half: dict[tuple[int, tuple[int, ...]], ir.Value] = {}
+        for number, order in enumerate(orders):
+            halves = [(start, half) for start, half in ((0, order[:cut]), (cut, order[cut:])) if half]
+            for start, half in halves:
+                if (start, half) not in of_half:
+                    terms = [row[start + a, x] for a, x in enumerate(half)]
+                    of_half[start, half] = _add_up(builder, terms)
+            total = _add_up(builder, [of_half[half] for half in halves])
+            place = builder.gep(target, [_plus(builder, args[3], number * parts)])
+            builder.store(total, place, align=sums.dtype.bitwidth // 8)
+        return _add_up(builder, [*row.values()])
 
-    return types.void(rows, types.intp, sums, types.intp, nodes, split), generate
+    return vector(rows, types.intp, sums, types.intp, nodes, split), generate
 
 
 @intrinsic

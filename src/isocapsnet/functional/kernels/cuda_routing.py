@@ -123,8 +123,8 @@ def fits(weight: Tensor) -> bool:
     return entries <= _MAX_ENTRIES and weight.dtype in (torch.float32, torch.float64)
 
 
-def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """All iterations of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
+def iterate(windows: Windows, iterations: int, scale: float, keep: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """All iterations of :func:`~isocapsnet.functional.capsule.dynamic_routing`; nothing more is kept on request.
 
     Returns
     -------
