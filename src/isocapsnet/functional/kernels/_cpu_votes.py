@@ -204,15 +204,15 @@ def scatter_tiles(
     """Write and add the gradients of the tiles ``start`` to ``stop`` for ``n_own`` graphs; ``scatter`` says which."""
     k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
     tile = _make_tile(weight, n_classes, shape)
-    by_permutation = simd.empty(len(tile.sums) // lanes, weight)
-    to_all_rows = simd.empty(n_classes * lanes * parts, weight)
-    grad_votes, lane_values = simd.empty(lanes * parts, weight), simd.empty(1, weight)
+    # The votes' gradients by permutation, or those of one graph; and their sums over graphs.
+    targets, to_all_rows = simd.empty(len(tile.sums) // lanes, weight), simd.empty(n_classes * lanes * parts, weight)
+    lane_values = simd.empty(1, weight)
     share = weight.dtype.type(1 / (n_classes + 1))
     for number in range(start, stop):
         first_window = number * lanes
         count = min(lanes, n_windows - first_window)
         _read_tile(weight, number, n_classes, n_windows, padding, shape, tile)
-        by_permutation[:] = 0
+        targets[:] = 0
         to_all_rows[:] = 0
         if is_first:
             for y in range(n_classes):
@@ -227,30 +227,21 @@ def scatter_tiles(
             to_values = simd.broadcast(weight.dtype.type(0.0))
             for y in range(n_classes):
                 first, of_class = _first_sum(y, shape, tile.base), (y * n_windows + first_window) * k * k
-                for i in range(parts):
-                    simd.mix_vectors(
-                        grad_votes, i, share,
-                        vectors, (g * n_classes + y) * len(terms) * parts + i,
-                        kept, ((number * n_own + g) * n_classes + y) * (len(terms) - 1), shape[1], terms,
-                    )  # fmt: skip
-                for t in range(count):
-                    own = simd.broadcast(simd.get(excess, here * lanes + t))
-                    row = first + simd.get(tile.index, t) * parts
-                    chosen = simd.get(permutation, here * lanes + t) * k
-                    for i in range(parts):
-                        grad_vote, shared = simd.load(grad_votes, t * parts + i), (y * lanes + t) * parts + i
-                        simd.store(to_all_rows, shared, simd.load(to_all_rows, shared) + grad_vote)
-                        if k <= simd.SUMMED:
-                            added = simd.fma(own, grad_vote, simd.load(by_permutation, row + i))
-                            simd.store(by_permutation, row + i, added)
-                        else:
-                            scaled = own * grad_vote
+                to_values = to_values + simd.spread_vectors(
+                    share, vectors, (g * n_classes + y) * len(terms) * parts,
+                    kept, ((number * n_own + g) * n_classes + y) * (len(terms) - 1), terms,
+                    to_all_rows, y * lanes * parts, excess, here,
+                    tile.sums, first, tile.index, targets, shape[0], shape[1],
+                )  # fmt: skip
+                if k > simd.SUMMED:
+                    for t in range(count):
+                        own = simd.broadcast(simd.get(excess, here * lanes + t))
+                        chosen = simd.get(permutation, here * lanes + t) * k
+                        for i in range(parts):
+                            scaled = own * simd.load(targets, t * parts + i)
                             for a in range(k):
                                 index = (of_class + t * k * k + simd.get(rows, chosen + a)) * parts + i
                                 simd.store(grad_weight, index, simd.load(grad_weight, index) + scaled)
-                to_values = to_values + simd.dot_rows(
-                    tile.sums, first, tile.index, grad_votes, 0, parts, shape[1]
-                )
             simd.store(lane_values, 0, to_values)
             for t in range(count):
                 grad_value[first_graph + g, first_window + t] = lane_values[t]
@@ -262,7 +253,7 @@ def scatter_tiles(
                     for index in range(row + i, row + k * k * parts + i, parts):
                         simd.store(grad_weight, index, simd.load(grad_weight, index) + shared)
                 of_window = _first_sum(y, shape, tile.base) + t * _n_sums(shape) * parts
-                simd.add_by_permutation(by_permutation, of_window, grad_weight, row, shape[0], shape[1])
+                simd.add_by_permutation(targets, of_window, grad_weight, row, shape[0], shape[1])
 
 
 @njit(nogil=True)

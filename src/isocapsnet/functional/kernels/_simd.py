@@ -342,6 +342,31 @@ def _add_up(builder: ir.IRBuilder, terms: list[ir.Value]) -> ir.Value:
     return terms[0]
 
 
+def _add_across(builder: ir.IRBuilder, rows: list[ir.Value]) -> ir.Value:
+    """The sum of the elements of row t in lane t, for as many rows as a vector has lanes."""
+    lanes = len(rows)
+    element = rows[0].type.element
+    within = 16 // (8 if isinstance(element, ir.DoubleType) else 4)  # shuffles inside of 16 bytes are the cheapest
+    pick = ir.VectorType(ir.IntType(32), lanes)
+
+    def choose_from(blocks: list[int], size: int) -> ir.Constant:
+        return ir.Constant(pick, [block * size + i for block in blocks for i in range(size)])
+
+    # Halve the number of rows: the even parts of two of them plus their odd parts, first of elements inside of blocks
+    # of 16 bytes, then of these blocks.
+    while len(rows) > 1:
+        if len(rows) > lanes // within:
+            starts = [x + start for start in range(0, lanes, within) for x in (0, lanes)]
+            even, odd = (
+                ir.Constant(pick, [start + i for start in starts for i in range(first, within, 2)]) for first in (0, 1)
+            )
+        else:
+            even, odd = (choose_from([*range(first, 2 * lanes // within, 2)], within) for first in (0, 1))
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs]
+    return rows[0]
+
+
 @intrinsic
 def dot_rows(
     typingctx: Any,
@@ -359,8 +384,6 @@ def dot_rows(
     of ``b`` begin at vector ``j`` and lie ``step`` vectors apart.
     """
     vector, parts = Vector.of(a.dtype), len(split)
-    pick = ir.VectorType(ir.IntType(32), vector.lanes)
-    even, odd = (ir.Constant(pick, [*range(start, 2 * vector.lanes, 2)]) for start in (0, 1))
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         first, second = _vector_at(context, builder, a, args[0]), _vector_at(context, builder, b, args[3])
@@ -373,13 +396,7 @@ def dot_rows(
             for p in range(1, parts):
                 total = _call(builder, "fmuladd", [first(_plus(builder, start, p)), second(_plus(builder, other, p)), total])
             rows.append(total)
-        # Halve the number of rows: the even elements of two of them plus their odd elements.
-        while len(rows) > 1:
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            rows = [
-                builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs
-            ]
-        return rows[0]
+        return _add_across(builder, rows)
 
     return vector(a, types.intp, index, b, types.intp, types.intp, split), generate
 
@@ -470,45 +487,81 @@ def weigh_rows(
 
 
 @intrinsic
-def mix_vectors(
+def spread_vectors(
     typingctx: Any,
-    target: Any,
-    start: types.Integer,
     first: types.Float,
     vectors: Any,
     i: types.Integer,
     factors: Any,
     j: types.Integer,
-    split: types.BaseTuple,
     terms: types.BaseTuple,
+    totals: Any,
+    m: types.Integer,
+    own: Any,
+    n: types.Integer,
+    rows: Any,
+    r: types.Integer,
+    index: Any,
+    targets: Any,
+    nodes: types.BaseTuple,
+    split: types.BaseTuple,
 ) -> Typed:
-    """Write Σ factor · vector for lane 0, 1, … to the vectors ``start``, ``start + len(split)``, … of ``target``.
+    """Mix a row z = Σ factor · vector for every lane, add it up, and return its dot product with a row of ``rows``.
 
-    There are ``len(terms)`` vectors, which begin at ``i`` and lie ``len(split)`` vectors apart. The factor of the first
-    is ``first`` in all lanes; those of the others are the vectors ``j``, ``j + 1``, … of ``factors``.
+    ``len(terms)`` rows of ``vectors`` are mixed, from vector ``i`` on. The factor of the first is ``first`` in all
+    lanes; those of the others are the vectors ``j``, ``j + 1``, … of ``factors``. The z of lane t is added to row t of
+    ``totals``, from vector ``m`` on. Its row in ``rows`` is row ``index[t]`` of those that begin at vector ``r``. Up to
+    :data:`SUMMED` nodes, it is also multiplied with lane t of vector ``n`` of ``own`` and added to the same row of
+    ``targets``; otherwise it is written to row t of ``targets``. All rows are ``len(split)`` vectors long.
     """
-    vector, parts = Vector.of(target.dtype), len(split)
+    vector, parts = Vector.of(rows.dtype), len(split)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        load_vector = _vector_at(context, builder, vectors, args[3])
-        number = _number_at(context, builder, factors, args[5])
-        kind = context.get_value_type(vector)
-        data = context.make_array(target)(context, builder, args[0]).data
-        out = builder.bitcast(data, kind.as_pointer())
-        all_vectors = [load_vector(_plus(builder, args[4], term * parts)) for term in range(len(terms))]
-        common = builder.fmul(_splat(builder, args[2], vector.lanes), all_vectors[0])
-        factor_start = builder.mul(args[6], ir.Constant(ir.IntType(64), vector.lanes))
-        for t in range(vector.lanes):
-            total = common
-            for term in range(1, len(terms)):
-                factor = number(_plus(builder, factor_start, (term - 1) * vector.lanes + t))
-                total = _call(builder, "fmuladd", [factor, all_vectors[term], total])
-            place = _plus(builder, args[1], t * parts)
-            builder.store(total, builder.gep(out, [place]), align=target.dtype.bitwidth // 8)
-        return context.get_dummy_value()
+        def pointer(array: Any, value: Any) -> ir.Value:
+            data = context.make_array(array)(context, builder, value).data
+            return builder.bitcast(data, context.get_value_type(vector).as_pointer())
 
-    types_of = (target, types.intp, target.dtype, vectors, types.intp, factors, types.intp, split, terms)
-    return types.void(*types_of), generate
+        def add(target: ir.Value, number: ir.Value, update: Callable[[ir.Value], ir.Value]) -> None:
+            place = builder.gep(target, [number])
+            builder.store(update(builder.load(place, align=align)), place, align=align)
+
+        align, lanes = rows.dtype.bitwidth // 8, vector.lanes
+        load_vector, load_row = _vector_at(context, builder, vectors, args[1]), _vector_at(context, builder, rows, args[10])
+        factor, excess = _number_at(context, builder, factors, args[3]), _number_at(context, builder, own, args[8])
+        all_totals, all_targets = pointer(totals, args[6]), pointer(targets, args[13])
+        selected = _selected(context, builder, index, args[12], parts)
+        mixed = [
+            [load_vector(_plus(builder, args[2], term * parts + p)) for term in range(len(terms))] for p in range(parts)
+        ]
+        common = [builder.fmul(_splat(builder, args[0], lanes), mixed[p][0]) for p in range(parts)]
+        first_factor, first_own = (builder.mul(args[x], ir.Constant(ir.IntType(64), lanes)) for x in (4, 9))
+        products = []
+        for t in range(lanes):
+            row = builder.add(args[11], selected(t))
+            product = None
+            for p in range(parts):
+                z = common[p]
+                for term in range(1, len(terms)):
+                    weight = factor(_plus(builder, first_factor, (term - 1) * lanes + t))
+                    z = _call(builder, "fmuladd", [weight, mixed[p][term], z])
+                here = _plus(builder, row, p)
+                add(all_totals, _plus(builder, args[7], t * parts + p), lambda total, z=z: builder.fadd(total, z))
+                if len(nodes) <= SUMMED:
+                    scale = excess(_plus(builder, first_own, t))
+                    add(all_targets, here, lambda total, z=z, scale=scale: _call(builder, "fmuladd", [scale, z, total]))
+                else:
+                    place = builder.gep(all_targets, [ir.Constant(ir.IntType(64), t * parts + p)])
+                    builder.store(z, place, align=align)
+                entry = load_row(here)
+                product = builder.fmul(entry, z) if product is None else _call(builder, "fmuladd", [entry, z, product])
+            products.append(product)
+        return _add_across(builder, products)
+
+    types_of = (
+        rows.dtype, vectors, types.intp, factors, types.intp, terms, totals, types.intp, own, types.intp, rows,
+        types.intp, index, targets, nodes, split,
+    )  # fmt: skip
+    return vector(*types_of), generate
 
 
 def _halves(k: int) -> tuple[list[tuple[int, ...]], int]:
