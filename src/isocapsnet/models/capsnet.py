@@ -98,6 +98,10 @@ class CapsNetClassifier(CapsuleClassifier):
     {training_and_fitted}
     """
 
+    version: ClassVar[int] = 3
+    # The decoder of undirected graphs became smaller; models fitted before predict the same.
+    _warned_before: ClassVar[int | None] = 2
+
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
 
     n_channels: Count = 16
@@ -108,4 +112,5 @@ class CapsNetClassifier(CapsuleClassifier):
     decoder_sizes: Sizes = (512, 1024)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return with_parameters(CapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)
+        given = {"reconstruct": self.reconstruction_weight > 0, "directed": self.directed_}
+        return with_parameters(CapsNet, self, n_nodes, n_classes, **given)

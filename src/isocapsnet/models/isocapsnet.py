@@ -159,7 +159,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     """
 
     version: ClassVar[int] = 5
-    _warned_before: ClassVar[int | None] = 2  # later versions added motif forms and smaller decoders; fitted models predict the same
+    # Later versions added motif forms and smaller decoders; models fitted before predict the same.
+    _warned_before: ClassVar[int | None] = 2
 
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3]}
     _smaller_model_hint = 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'

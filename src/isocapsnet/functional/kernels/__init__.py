@@ -25,7 +25,16 @@ from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.kernels._buffers import give_back, reusing_buffers
 
-__all__ = ["assign", "eager", "falling_back", "give_back", "pick_kernel", "pick_routing", "reusing_buffers", "run_kernel"]
+__all__ = [
+    "assign",
+    "eager",
+    "falling_back",
+    "give_back",
+    "pick_kernel",
+    "pick_routing",
+    "reusing_buffers",
+    "run_kernel",
+]
 
 # Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
 MAX_KERNEL_SIZE = 8

@@ -173,9 +173,7 @@ def sum_chunks(
                     for i in range(parts):
                         index, first = (g * n_classes + y) * parts + i, _first_sum(y, shape, tile.base) + i
                         part = simd.weigh_rows(tile.scaled, y, tile.sums, first, tile.index, shape[1])
-                        part = part + simd.weigh_rows(
-                            factors, y, tile.base, y * lanes * parts + i, None, shape[1]
-                        )
+                        part = part + simd.weigh_rows(factors, y, tile.base, y * lanes * parts + i, None, shape[1])
                         simd.store(total, index, simd.load(total, index) + part)
 
 
@@ -194,7 +192,7 @@ def scatter_tiles(
     n_own: int,
     vectors: Any,
     kept: Any,
-    terms: Any,
+    n_terms: int,
     is_first: bool,
     grad_value: Any,
     grad_weight: Any,
@@ -228,8 +226,8 @@ def scatter_tiles(
             for y in range(n_classes):
                 first, of_class = _first_sum(y, shape, tile.base), (y * n_windows + first_window) * k * k
                 to_values = to_values + simd.spread_vectors(
-                    share, vectors, (g * n_classes + y) * len(terms) * parts,
-                    kept, ((number * n_own + g) * n_classes + y) * (len(terms) - 1), terms,
+                    share, vectors, (g * n_classes + y) * n_terms * parts,
+                    kept, ((number * n_own + g) * n_classes + y) * (n_terms - 1), n_terms,
                     to_all_rows, y * lanes * parts, excess, here,
                     tile.sums, first, tile.index, targets, shape[0], shape[1],
                 )  # fmt: skip
@@ -284,9 +282,7 @@ def _first_sum(y: int, shape: Any, like: Any) -> int:
 
 
 @njit(nogil=True, forceinline=True)
-def _read_tile(
-    weight: Any, number: int, n_classes: int, n_windows: int, padding: float, shape: Any, tile: Any
-) -> None:
+def _read_tile(weight: Any, number: int, n_classes: int, n_windows: int, padding: float, shape: Any, tile: Any) -> None:
     """Compute bases and, of small templates, the sums of all permutations."""
     k, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(weight)
     n_sums = _n_sums(shape)

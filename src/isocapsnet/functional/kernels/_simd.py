@@ -394,7 +394,9 @@ def dot_rows(
             other = builder.add(args[4], builder.mul(args[5], ir.Constant(ir.IntType(64), t)))
             total = builder.fmul(first(start), second(other))
             for p in range(1, parts):
-                total = _call(builder, "fmuladd", [first(_plus(builder, start, p)), second(_plus(builder, other, p)), total])
+                total = _call(
+                    builder, "fmuladd", [first(_plus(builder, start, p)), second(_plus(builder, other, p)), total]
+                )
             rows.append(total)
         return _add_across(builder, rows)
 
@@ -494,7 +496,7 @@ def spread_vectors(
     i: types.Integer,
     factors: Any,
     j: types.Integer,
-    terms: types.BaseTuple,
+    terms: types.Integer,
     totals: Any,
     m: types.Integer,
     own: Any,
@@ -508,7 +510,7 @@ def spread_vectors(
 ) -> Typed:
     """Mix a row z = Σ factor · vector for every lane, add it up, and return its dot product with a row of ``rows``.
 
-    ``len(terms)`` rows of ``vectors`` are mixed, from vector ``i`` on. The factor of the first is ``first`` in all
+    ``terms`` rows of ``vectors`` are mixed, from vector ``i`` on. The factor of the first is ``first`` in all
     lanes; those of the others are the vectors ``j``, ``j + 1``, … of ``factors``. The z of lane t is added to row t of
     ``totals``, from vector ``m`` on. Its row in ``rows`` is row ``index[t]`` of those that begin at vector ``r``. Up to
     :data:`SUMMED` nodes, it is also multiplied with lane t of vector ``n`` of ``own`` and added to the same row of
@@ -526,25 +528,33 @@ def spread_vectors(
             builder.store(update(builder.load(place, align=align)), place, align=align)
 
         align, lanes = rows.dtype.bitwidth // 8, vector.lanes
-        load_vector, load_row = _vector_at(context, builder, vectors, args[1]), _vector_at(context, builder, rows, args[10])
+        load_vector = _vector_at(context, builder, vectors, args[1])
+        load_row = _vector_at(context, builder, rows, args[10])
         factor, excess = _number_at(context, builder, factors, args[3]), _number_at(context, builder, own, args[8])
         all_totals, all_targets = pointer(totals, args[6]), pointer(targets, args[13])
         selected = _selected(context, builder, index, args[12], parts)
-        mixed = [
-            [load_vector(_plus(builder, args[2], term * parts + p)) for term in range(len(terms))] for p in range(parts)
-        ]
-        common = [builder.fmul(_splat(builder, args[0], lanes), mixed[p][0]) for p in range(parts)]
         first_factor, first_own = (builder.mul(args[x], ir.Constant(ir.IntType(64), lanes)) for x in (4, 9))
-        products = []
-        for t in range(lanes):
-            row = builder.add(args[11], selected(t))
-            product = None
-            for p in range(parts):
-                z = common[p]
-                for term in range(1, len(terms)):
-                    weight = factor(_plus(builder, first_factor, (term - 1) * lanes + t))
-                    z = _call(builder, "fmuladd", [weight, mixed[p][term], z])
-                here = _plus(builder, row, p)
+        products: list[Any] = [None] * lanes
+        for p in range(parts):
+            start = _plus(builder, args[2], p)
+            common = builder.fmul(_splat(builder, args[0], lanes), load_vector(start))
+            mixed = [cgutils.alloca_once_value(builder, common) for _ in range(lanes)]
+            for slot in mixed:  # where the function begins is where it is allocated, not where it is set
+                builder.store(common, slot)
+            with cgutils.for_range_slice(
+                builder, ir.Constant(args[5].type, 1), args[5], ir.Constant(args[5].type, 1)
+            ) as (
+                term,
+                _,
+            ):
+                one = load_vector(builder.add(start, builder.mul(term, ir.Constant(term.type, parts))))
+                first = builder.mul(builder.sub(term, ir.Constant(term.type, 1)), ir.Constant(term.type, lanes))
+                first = builder.add(first_factor, first)
+                for t, slot in enumerate(mixed):
+                    weight = factor(_plus(builder, first, t))
+                    builder.store(_call(builder, "fmuladd", [weight, one, builder.load(slot)]), slot)
+            for t, slot in enumerate(mixed):
+                z, here = builder.load(slot), _plus(builder, builder.add(args[11], selected(t)), p)
                 add(all_totals, _plus(builder, args[7], t * parts + p), lambda total, z=z: builder.fadd(total, z))
                 if len(nodes) <= SUMMED:
                     scale = excess(_plus(builder, first_own, t))
@@ -553,12 +563,14 @@ def spread_vectors(
                     place = builder.gep(all_targets, [ir.Constant(ir.IntType(64), t * parts + p)])
                     builder.store(z, place, align=align)
                 entry = load_row(here)
-                product = builder.fmul(entry, z) if product is None else _call(builder, "fmuladd", [entry, z, product])
-            products.append(product)
+                if p == 0:
+                    products[t] = builder.fmul(entry, z)
+                else:
+                    products[t] = _call(builder, "fmuladd", [entry, z, products[t]])
         return _add_across(builder, products)
 
     types_of = (
-        rows.dtype, vectors, types.intp, factors, types.intp, terms, totals, types.intp, own, types.intp, rows,
+        rows.dtype, vectors, types.intp, factors, types.intp, types.intp, totals, types.intp, own, types.intp, rows,
         types.intp, index, targets, nodes, split,
     )  # fmt: skip
     return vector(*types_of), generate

@@ -266,7 +266,7 @@ def _scatter(
         len(vectors),
         vectors.flatten().numpy(),
         couplings.factors.flatten().numpy(),
-        (None,) * len(pairs),
+        len(pairs),
         couplings.first_graph == 0,
         grad_value.numpy(),
         grad_weight.flatten().numpy(),
