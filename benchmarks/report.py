@@ -8,8 +8,9 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
-from cpu import EPOCH_BARS
 from matplotlib import pyplot as plt
+
+from cpu import EPOCH_BARS
 
 DOCS = Path(__file__).parents[1] / "docs"
 FIGURES = DOCS / "performance"
@@ -331,8 +332,15 @@ permutation on the CPU and about twenty on the GPU, instead of k². Each lane of
 window, and only the winner is written to memory. The distance is then computed from the difference PKPᵀ - A of the
 winner, so there is no cancellation. Gradients are computed through the winner only.
 
-Routing computes the votes again in every iteration, instead of storing graphs × classes × windows × capsule size
-numbers. The weights of a window stay in the nearest cache while the graphs of the batch are processed.
+Routing does not store votes, which are graphs × classes × windows × capsule size numbers. On a CPU, sixteen windows
+are processed at a time, one in every lane of a vector, while the graphs of the batch pass by. For templates of up to
+four nodes, the sums of the weights that each of the k! permutations selects are computed once for all graphs of the
+batch. The couplings of the forward pass are kept for the backward pass if they need at most 128 MB; otherwise they are
+computed again. The weights of the next windows are fetched in the meantime. Gradients and couplings use the memory of
+the last step again: the operating system would otherwise clear hundreds of MB in every step.
+
+The decoder of undirected graphs has one unit for both entries of an edge. The reconstruction error is that of the whole
+matrix.
 
 On a GPU the host is the limit at small sizes. Up to k = 5 the match is one launch forward and two backward, and routing
 has thirteen in all. The compiled code is found in one look-up, because Triton's own look-up takes longer than most of

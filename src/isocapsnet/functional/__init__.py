@@ -9,9 +9,9 @@ from isocapsnet.functional.capsule import (
     margin_loss,
     primary_capsules,
     reconstruction_loss,
-    symmetric_matrices,
     safe_norm,
     squash,
+    symmetric_matrices,
 )
 from isocapsnet.functional.isomorphic import (
     IsomorphicMatch,
@@ -74,7 +74,6 @@ __all__ = [
     "permutation_votes",
     "primary_capsules",
     "reconstruction_loss",
-    "symmetric_matrices",
     "released_distances",
     "released_match",
     "released_primary_capsules",
@@ -87,6 +86,7 @@ __all__ = [
     "spectral_permutations",
     "squash",
     "strongest_windows",
+    "symmetric_matrices",
     "take_windows",
     "turn_windows",
     "window_eigenvectors",

@@ -1,8 +1,8 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
+:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as
+in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
 used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,

@@ -534,21 +534,14 @@ def spread_vectors(
         all_totals, all_targets = pointer(totals, args[6]), pointer(targets, args[13])
         selected = _selected(context, builder, index, args[12], parts)
         first_factor, first_own = (builder.mul(args[x], ir.Constant(ir.IntType(64), lanes)) for x in (4, 9))
-        products: list[Any] = [None] * lanes
+        step, products = ir.Constant(args[5].type, 1), [None] * lanes
         for p in range(parts):
             start = _plus(builder, args[2], p)
             common = builder.fmul(_splat(builder, args[0], lanes), load_vector(start))
             mixed = [cgutils.alloca_once_value(builder, common) for _ in range(lanes)]
-            for slot in mixed:  # where the function begins is where it is allocated, not where it is set
-                builder.store(common, slot)
-            with cgutils.for_range_slice(
-                builder, ir.Constant(args[5].type, 1), args[5], ir.Constant(args[5].type, 1)
-            ) as (
-                term,
-                _,
-            ):
+            with cgutils.for_range_slice(builder, step, args[5], step) as (term, _):
                 one = load_vector(builder.add(start, builder.mul(term, ir.Constant(term.type, parts))))
-                first = builder.mul(builder.sub(term, ir.Constant(term.type, 1)), ir.Constant(term.type, lanes))
+                first = builder.mul(builder.sub(term, step), ir.Constant(term.type, lanes))
                 first = builder.add(first_factor, first)
                 for t, slot in enumerate(mixed):
                     weight = factor(_plus(builder, first, t))
