@@ -36,7 +36,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "fused": {},
     "eager": {
         "isocapsnet.functional.isomorphic.pick_kernel": lambda graphs, templates: eager,
-        "isocapsnet.functional.capsule.pick_routing": lambda weight: None,
+        "isocapsnet.functional.routing.pick_routing": lambda weight: None,
     },
     "literal": LITERAL_MATCH | {"isocapsnet.functional.route": literal_route},
     "contracted": LITERAL_MATCH | {"isocapsnet.functional.route": contracted_route},

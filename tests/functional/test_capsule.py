@@ -163,3 +163,11 @@ def test_reconstruction_loss_by_hand():
     drawn.requires_grad_()
     functional.reconstruction_loss(graphs, drawn).sum().backward()
     assert torch.isfinite(drawn.grad).all()
+
+
+def test_symmetric_matrices_have_each_entry_of_the_upper_triangle_on_both_sides():
+    entries = torch.arange(1.0, 7.0)[None]
+    expected = torch.tensor([[[1.0, 2, 3], [2, 4, 5], [3, 5, 6]]])
+    torch.testing.assert_close(functional.symmetric_matrices(entries, 3), expected)
+    entries = torch.randn(2, 10, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: functional.symmetric_matrices(x, 4), entries)

@@ -16,6 +16,7 @@ from isocapsnet.models._calibration import choose_second
 from isocapsnet.models._motif_form import LogitsLoss, MotifForm
 from isocapsnet.models._persistence import _digest, load_model, save_model
 from isocapsnet.models._training import TrainingDivergedError
+from isocapsnet.nn import GraphDecoder
 
 SMALL = {"n_templates": 1, "reconstruction_weight": 0, "routing_iterations": 1, "random_state": 0}
 
@@ -157,6 +158,36 @@ def test_files_from_before_the_motif_form_load(tmp_path, version, n_warnings):
     assert len(caught) == n_warnings
     assert loaded.forms_ == ("contiguous",)
     np.testing.assert_array_equal(loaded.predict_proba(graphs), model.predict_proba(graphs))
+
+
+def test_files_of_version_4_have_decoders_of_both_triangles(tmp_path):
+    graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
+    model = IsoCapsNetClassifier(windows="contiguous", calibrate=False, max_epochs=2, n_templates=1)
+    model.fit(graphs, labels)
+    assert not model.directed_ and model.module_.decoder.mlp[-1].out_features == 36
+    model.directed_, model.module_.decoder = True, GraphDecoder(2, 16, 8)
+    path = save_model(model, tmp_path / "model")
+
+    def as_version_4(content, values, _):
+        content["method_version"] = 4
+        values[:] = [item for item in values if item[0] != "directed"]
+
+    rewrite(path, as_version_4)
+    with warnings.catch_warnings(action="error"):
+        loaded = load_model(path)
+    assert loaded.directed_
+    np.testing.assert_array_equal(loaded.predict_proba(graphs), model.predict_proba(graphs))
+    np.testing.assert_array_equal(loaded.reconstruct(graphs), model.reconstruct(graphs))
+
+
+def test_a_directed_graph_has_a_decoder_of_both_triangles(tmp_path):
+    graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
+    graphs = graphs + np.triu(graphs)
+    model = IsoCapsNetClassifier(windows="contiguous", calibrate=False, max_epochs=2, n_templates=1)
+    model.fit(graphs, labels)
+    assert model.directed_ and model.module_.decoder.mlp[-1].out_features == 64
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.reconstruct(graphs), model.reconstruct(graphs))
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,19 @@ def test_masked_decoder_sees_the_longest_capsule_only():
     assert ((decoder(capsules) > 0) & (decoder(capsules) < 1)).all()
 
 
+def test_decoder_of_undirected_graphs_has_one_unit_for_both_entries_of_an_edge():
+    torch.manual_seed(0)
+    decoder = GraphDecoder(2, 3, 5, sizes=(4,), directed=False)
+    assert decoder.mlp[-1].out_features == 15 and GraphDecoder(2, 3, 5, sizes=(4,)).mlp[-1].out_features == 25
+    drawn, graphs = decoder(torch.randn(2, 2, 3)), torch.randn(2, 5, 5)
+    torch.testing.assert_close(drawn, drawn.transpose(1, 2))
+    # The loss is the norm of the whole matrix: errors off the diagonal count twice.
+    graphs = graphs + graphs.transpose(1, 2)
+    error = (graphs - drawn).square()
+    squared = 2 * error.triu(diagonal=1).sum(dim=(1, 2)) + error.diagonal(dim1=1, dim2=2).sum(dim=1)
+    torch.testing.assert_close(functional.reconstruction_loss(graphs, drawn), squared.sqrt())
+
+
 def test_loss_is_the_mean_margin_of_labelled_graphs_plus_the_mean_reconstruction_of_all():
     torch.manual_seed(0)
     output = IsoCapsNet(6, 2, kernel_size=2, decoder_sizes=(4,))(torch.randn(4, 6, 6))

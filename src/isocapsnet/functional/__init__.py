@@ -11,6 +11,7 @@ from isocapsnet.functional.capsule import (
     reconstruction_loss,
     safe_norm,
     squash,
+    symmetric_matrices,
 )
 from isocapsnet.functional.isomorphic import (
     IsomorphicMatch,
@@ -85,6 +86,7 @@ __all__ = [
     "spectral_permutations",
     "squash",
     "strongest_windows",
+    "symmetric_matrices",
     "take_windows",
     "turn_windows",
     "window_eigenvectors",

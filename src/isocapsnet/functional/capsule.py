@@ -9,10 +9,12 @@ in :mod:`~isocapsnet.functional.routing`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import one_hot
 
 from isocapsnet._validation import check_number
@@ -134,6 +136,49 @@ def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterati
         context = context + capsules  # β_j += c_jᵀ û, held as the sum of the c_j
         capsules = squash(scale * attend(context))
     return capsules
+
+
+# -- reconstruction -------------------------------------------------------------------------------------------
+
+
+def symmetric_matrices(entries: Tensor, n_nodes: int) -> Tensor:
+    """Matrices ``(n_graphs, n_nodes, n_nodes)`` from the rows of their upper triangles, with the diagonal.
+
+    Parameters
+    ----------
+    entries : Tensor (n_graphs, n_nodes (n_nodes + 1) / 2)
+    n_nodes : int
+    """
+    return _SymmetricMatrices.apply(entries, n_nodes)
+
+
+class _SymmetricMatrices(torch.autograd.Function):
+    """Reads both ways: torch's own gradient of an indexed tensor adds to it, in no fixed order on a GPU."""
+
+    @staticmethod
+    def forward(ctx: Any, entries: Tensor, n_nodes: int) -> Tensor:
+        ctx.n_nodes = n_nodes
+        entry, _, _ = _triangle(n_nodes, entries.device)
+        return entries.index_select(1, entry).view(-1, n_nodes, n_nodes)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        _, upper, lower = _triangle(ctx.n_nodes, grad.device)
+        grad = grad.flatten(1)
+        mirrored = grad.index_select(1, lower)
+        mirrored[:, upper == lower] = 0
+        return mirrored.add_(grad.index_select(1, upper)), None
+
+
+@lru_cache(maxsize=8)
+def _triangle(n_nodes: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The entry of the triangle for each of the matrix, and the two entries of the matrix for each of the triangle."""
+    row, column = torch.triu_indices(n_nodes, n_nodes)
+    entry = torch.empty(n_nodes, n_nodes, dtype=torch.int64)
+    entry[row, column] = entry[column, row] = torch.arange(len(row))
+    tensors = entry.flatten(), row * n_nodes + column, column * n_nodes + row
+    return tensors[0].to(device), tensors[1].to(device), tensors[2].to(device)
 
 
 # -- losses ---------------------------------------------------------------------------------------------------

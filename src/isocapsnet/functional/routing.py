@@ -50,7 +50,7 @@ def route(
         kernel = pick_routing(weight)
         if kernel is not None:
             with falling_back(weight.device):
-                return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel)
+                return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel, torch.is_grad_enabled())
     return _route_plainly(capsules, weight, iterations, scale, over)
 
 
@@ -86,32 +86,32 @@ class _FusedRouting(torch.autograd.Function):
         iterations: int,
         scale: float,
         kernel: ModuleType,
+        keep: bool,
     ) -> Tensor:
         windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
-        capsules, contexts, sums = kernel.iterate(windows, iterations, scale)
+        capsules, *kept = kernel.iterate(windows, iterations, scale, keep)
         *tensors, _, _ = windows
-        ctx.save_for_backward(contexts, sums, *tensors)
-        ctx.arguments = padding, kernel_size, scale, kernel, value.shape, weight.shape
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.n_tensors = len(tensors)
+        ctx.arguments = padding, kernel_size, iterations, scale, kernel, value.shape, weight.shape
         return capsules
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_capsules: Tensor) -> tuple[Tensor | None, ...]:
-        contexts, sums, *tensors = ctx.saved_tensors
-        padding, kernel_size, scale, kernel, shape, weight_shape = ctx.arguments
+        tensors, kept = ctx.saved_tensors[: ctx.n_tensors], ctx.saved_tensors[ctx.n_tensors :]
+        padding, kernel_size, iterations, scale, kernel, shape, weight_shape = ctx.arguments
         windows = kernel.Windows(*tensors, padding, kernel_size)
         with falling_back(grad_capsules.device):
-            grads = kernel.differentiate(windows, contexts, sums, grad_capsules, scale)
-            grad_value, grad_weight = kernel.scatter(windows, contexts, grads)
-            grad_value = grad_value.T.unflatten(1, shape[1:])  # a view: the windows of a graph are not contiguous
-            return grad_value, None, None, None, grad_weight.view(weight_shape), None, None, None
+            grad_value, grad_weight = kernel.backward(windows, *kept, grad_capsules, scale)
+            return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), *(None,) * 4
         with torch.enable_grad():
             value, permutation, weight = windows.capsules()
             value, weight = value.view(shape).requires_grad_(), weight.view(weight_shape).detach().requires_grad_()
             capsules = PermutationCapsules(value, permutation.view(shape), padding, kernel_size)
-            routed = _route_plainly(capsules, weight, len(sums), scale, "classes")
+            routed = _route_plainly(capsules, weight, iterations, scale, "classes")
         grad_value, grad_weight = torch.autograd.grad(routed, (value, weight), grad_capsules)
-        return grad_value, None, None, None, grad_weight, None, None, None
+        return grad_value, None, None, None, grad_weight, *(None,) * 4
 
 
 _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -1,5 +1,6 @@
 """Base class of the capsule networks: class scores, representation, reconstruction."""
 
+from dataclasses import field
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from isocapsnet._state import State, check_truth
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss, safe_norm
-from isocapsnet.models._base import RepresentationMixin
+from isocapsnet.models._base import RepresentationMixin, are_symmetric
 from isocapsnet.models._parameters import Count, NotNegative, SizesOrEmpty, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._training import History
@@ -27,6 +28,12 @@ class CapsuleClassifier(RepresentationMixin, SemiSupervisedNetwork):
     routing_iterations: Annotated[int, in_range(1, MAX_ROUTING_ITERATIONS, integer=True)] = 3
     decoder_sizes: SizesOrEmpty = (512, 1024)
     reconstruction_weight: NotNegative = 0.0005
+
+    directed_: bool = field(init=False)  #: whether a training graph differs from its transpose
+
+    def _fit(self, X: NDArray[Any], codes: NDArray[np.int64], X_unlabeled: NDArray[Any] | None = None) -> None:
+        self.directed_ = not (are_symmetric(X) and (X_unlabeled is None or are_symmetric(X_unlabeled)))
+        super()._fit(X, codes, X_unlabeled)
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
@@ -62,7 +69,12 @@ class CapsuleClassifier(RepresentationMixin, SemiSupervisedNetwork):
     def _get_state(self) -> State:
         values, arrays = super()._get_state()
         is_left_out = self.reconstruction_weight > 0 and hasattr(self.module_, "decoder") and not self._has_decoder
-        return values | ({"decoder": False} if is_left_out else {}), arrays
+        return values | {"directed": self.directed_} | ({"decoder": False} if is_left_out else {}), arrays
+
+    def _set_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        # Earlier versions decoded both triangles of every graph.
+        self.directed_ = check_truth("directed", values.get("directed", True))
+        super()._set_state(values, arrays)
 
     def _without_effect(self) -> dict[str, str]:
         reasons = (

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
+from isocapsnet.functional.kernels import give_back, reusing_buffers
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._recording import Recorded
 
@@ -72,6 +73,7 @@ class Adam:
     def zero_grad(self) -> None:
         """Forget the gradients of the last step."""
         for parameter in self.parameters:
+            give_back(parameter.grad)
             parameter.grad = None
         if self.others is not None:
             self.others.zero_grad()
@@ -97,6 +99,7 @@ class Adam:
             self.others.step()
 
 
+@reusing_buffers()
 def train(
     module: nn.Module,
     criterion: Callable[[Any, Tensor], Tensor],

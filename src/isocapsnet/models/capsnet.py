@@ -34,6 +34,7 @@ class CapsNet(nn.Module):
         routing_iterations: int = 3,
         decoder_sizes: Sequence[int] = (512, 1024),
         reconstruct: bool = True,
+        directed: bool = True,
     ) -> None:
         super().__init__()
         self.shape = (n_primary, primary_size)
@@ -52,7 +53,9 @@ class CapsNet(nn.Module):
             iterations=routing_iterations,
             over="classes without leak",
         )
-        self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes) if reconstruct else None
+        self.decoder = None
+        if reconstruct:
+            self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, directed=directed)
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
@@ -95,6 +98,10 @@ class CapsNetClassifier(CapsuleClassifier):
     {training_and_fitted}
     """
 
+    version: ClassVar[int] = 3
+    # The decoder of undirected graphs became smaller; models fitted before predict the same.
+    _warned_before: ClassVar[int | None] = 2
+
     _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
 
@@ -106,4 +113,5 @@ class CapsNetClassifier(CapsuleClassifier):
     decoder_sizes: Sizes = (512, 1024)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
-        return with_parameters(CapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)
+        given = {"reconstruct": self.reconstruction_weight > 0, "directed": self.directed_}
+        return with_parameters(CapsNet, self, n_nodes, n_classes, **given)

@@ -158,8 +158,9 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     (2, 2)
     """
 
-    version: ClassVar[int] = 4
-    _warned_before: ClassVar[int | None] = 2  # later versions added motif forms; fitted models predict the same
+    version: ClassVar[int] = 5
+    # Later versions added motif forms and smaller decoders; models fitted before predict the same.
+    _warned_before: ClassVar[int | None] = 2
 
     _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3]}
@@ -245,4 +246,5 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         return SpectralStore(self.kernel_size, self.stride, True, *graphs, kept_bytes=_KEPT_BYTES)
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
-        return with_parameters(IsoCapsNet, self, n_nodes, n_classes, reconstruct=self.reconstruction_weight > 0)
+        given = {"reconstruct": self.reconstruction_weight > 0, "directed": self.directed_}
+        return with_parameters(IsoCapsNet, self, n_nodes, n_classes, **given)

@@ -164,6 +164,8 @@ class GraphDecoder(nn.Module):
         Hidden widths of the MLP.
     masked : bool
         Use only the longest capsule, and a sigmoid at the end, as in the published program.
+    directed : bool
+        Whether the graph may differ from its transpose. Otherwise the last layer has one unit for both entries.
     """
 
     def __init__(
@@ -173,10 +175,12 @@ class GraphDecoder(nn.Module):
         n_nodes: int,
         sizes: Sequence[int] = (512, 1024),
         masked: bool = False,
+        directed: bool = True,
     ) -> None:
         super().__init__()
-        self.n_nodes, self.masked = n_nodes, masked
-        self.mlp = mlp([n_classes * capsule_size, *sizes, n_nodes**2])
+        self.n_nodes, self.masked, self.directed = n_nodes, masked, directed
+        n_entries = n_nodes**2 if directed else n_nodes * (n_nodes + 1) // 2
+        self.mlp = mlp([n_classes * capsule_size, *sizes, n_entries])
 
     def forward(self, capsules: Tensor) -> Tensor:
         """``(n_graphs, n_classes, capsule_size)`` to ``(n_graphs, n_nodes, n_nodes)``."""
@@ -186,4 +190,6 @@ class GraphDecoder(nn.Module):
         output = self.mlp(capsules.flatten(1))
         if self.masked:
             output = output.sigmoid()
+        if not self.directed:
+            return functional.symmetric_matrices(output, self.n_nodes)
         return output.unflatten(1, (self.n_nodes, self.n_nodes))

@@ -60,6 +60,8 @@ class IsoCapsNet(nn.Module):
     reconstruct : bool
         Whether there is a decoder.
     template_scale : float
+    directed : bool
+        Whether graphs may differ from their transposes; see :class:`GraphDecoder`.
 
     Attributes
     ----------
@@ -92,6 +94,7 @@ class IsoCapsNet(nn.Module):
         decoder_sizes: Sequence[int] = (512, 1024),
         reconstruct: bool = True,
         template_scale: float = 1.0,
+        directed: bool = True,
     ) -> None:
         super().__init__()
         check_option("matching", matching, MATCHING)
@@ -110,7 +113,7 @@ class IsoCapsNet(nn.Module):
         if residual:
             self.residual = ResidualCapsules(*shape, capsule_size, residual_sizes, residual_input, residual_per_class)
         if reconstruct:
-            self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes)
+            self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, directed=directed)
 
     def forward(self, graphs: Tensor, **match_options: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""

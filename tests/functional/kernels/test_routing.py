@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from isocapsnet.functional import PermutationCapsules, route, routing
-from isocapsnet.functional.kernels import import_kernel, pick_routing
+from isocapsnet.functional.kernels import _buffers, give_back, import_kernel, pick_routing, reusing_buffers
 
 CPU = pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -170,9 +170,59 @@ def test_results_do_not_depend_on_the_number_of_threads():
 
 
 @CPU
-def test_room_on_large_pages_is_like_any_other():
+@pytest.mark.parametrize("k", [4, 5])
+def test_couplings_that_are_too_large_are_computed_again_for_some_graphs_at_a_time(monkeypatch, k):
     kernel = import_kernel("cpu_routing")
-    like = torch.empty(1, kernel._NEVER_KEPT // 4 + 1000)
-    room = kernel._empty_like(like)
-    assert room.shape == like.shape and room.dtype == like.dtype
-    assert room.fill_(1.0).sum(dtype=torch.float64) == like.numel()
+    problem = draw_problem(9, torch.float64, 19, 2, 1, 5, k, 8)
+    kept = capsules_and_gradients(*problem, k, 3, -0.1)
+    monkeypatch.setattr(kernel, "_KEPT_BYTES", 0)
+    computed = capsules_and_gradients(*problem, k, 3, -0.1)
+    for mine, theirs in zip(computed, kept, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@CPU
+def test_memory_that_is_used_again_changes_no_result(monkeypatch):
+    monkeypatch.setattr(_buffers, "_NEVER_KEPT", 0)
+    problems = [draw_problem(seed, torch.float64, n_graphs, 2, 1, 5, 4, 8) for seed, n_graphs in enumerate((9, 5, 9))]
+    expected = [capsules_and_gradients(*problem, 4, 3, -0.1) for problem in problems]
+    with reusing_buffers():
+        addresses = set()
+        for problem, result in zip(problems, expected, strict=True):
+            found = capsules_and_gradients(*problem, 4, 3, -0.1)
+            assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, result, strict=True))
+            addresses.add(found[2].data_ptr())
+            give_back(found[2])
+        assert len(addresses) == 1
+
+
+@CPU
+def test_two_layers_in_one_network_do_not_share_memory(monkeypatch):
+    monkeypatch.setattr(_buffers, "_NEVER_KEPT", 0)
+    value, permutation, weight = draw_problem(0, torch.float64, 4, 2, 1, 3, 4, 8)
+
+    def route_twice():
+        capsules = PermutationCapsules(value, permutation, -0.1, 4)
+        total = sum(route(capsules, factor * weight, 3, scale=0.4).square().sum() for factor in (1, 2))
+        return torch.autograd.grad(total, (value, weight))
+
+    expected = route_twice()
+    with reusing_buffers():
+        found = route_twice()
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, expected, strict=True))
+
+
+def test_memory_is_used_again_only_if_it_was_taken_and_given_back_inside():
+    like = torch.empty(0)
+    size = _buffers._NEVER_KEPT // like.element_size() + 1000
+    with reusing_buffers():
+        first, other = _buffers.take(like, size), torch.empty(size)
+        give_back(other)
+        second = _buffers.take(like, 2, size // 2)
+        assert len({first.data_ptr(), second.data_ptr(), other.data_ptr()}) == 3
+        assert second.fill_(1.0).sum(dtype=torch.float64) == second.numel()
+        give_back(first)
+        assert _buffers.take(like, size).data_ptr() == first.data_ptr()
+    give_back(second)
+    with reusing_buffers():
+        assert _buffers.take(like, size).data_ptr() not in (first.data_ptr(), second.data_ptr())

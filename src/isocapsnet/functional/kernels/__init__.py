@@ -1,9 +1,9 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``iterate``,
-``differentiate`` and ``scatter`` as in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers,
-so they are imported only if they are used.
+:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as
+in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
+used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
 the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again.
@@ -23,8 +23,18 @@ from torch import Tensor
 from isocapsnet._validation import InputError
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
+from isocapsnet.functional.kernels._buffers import give_back, reusing_buffers
 
-__all__ = ["assign", "eager", "falling_back", "pick_kernel", "pick_routing", "run_kernel"]
+__all__ = [
+    "assign",
+    "eager",
+    "falling_back",
+    "give_back",
+    "pick_kernel",
+    "pick_routing",
+    "reusing_buffers",
+    "run_kernel",
+]
 
 # Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
 MAX_KERNEL_SIZE = 8

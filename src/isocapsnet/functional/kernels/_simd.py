@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from numba.extending import models, overload, register_model
 from isocapsnet.functional.kernels._stale import remove_stale_code
 
 VECTOR_BYTES = 64
+#: Up to this many nodes, there is a sum for every permutation.
+SUMMED = 4
+# Sums that do not wait for each other.
+_CHAINS = 4
 
 # To a type checker an intrinsic has the arguments of its typing function, not those it is called with.
 intrinsic: Any = extending.intrinsic
@@ -120,6 +125,20 @@ def store(typingctx: Any, array: Any, i: types.Integer, value: Vector) -> Typed:
 
 
 @intrinsic
+def stream(typingctx: Any, array: Any, i: types.Integer, value: Vector) -> Typed:
+    """Overwrite vector ``i`` of an array that begins at a whole vector, past the caches: it is not read again soon."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, args[2].type, value.lanes)
+        instruction = builder.store(args[2], pointer, align=VECTOR_BYTES)
+        one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        instruction.set_metadata("nontemporal", one)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
+@intrinsic
 def get(typingctx: Any, array: Any, i: types.Integer) -> Typed:
     """Element ``i >= 0`` of an array; Numba's own indexing tests every index for its sign."""
 
@@ -138,6 +157,23 @@ def put(typingctx: Any, array: Any, i: types.Integer, value: Any) -> Typed:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, array.dtype), generate
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, i: types.Integer) -> Typed:
+    """Ask for vector ``i`` of an array, which may lie outside of it, ahead of its use."""
+    vector = Vector.of(array.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = _pointer(context, builder, array, args, context.get_value_type(vector), vector.lanes)
+        address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        signature_of = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, signature_of, "llvm.prefetch.p0")
+        read, nearest_but_one, data = (ir.Constant(flag, number) for number in (0, 2, 1))
+        builder.call(function, [builder.bitcast(pointer, address), read, nearest_but_one, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
 
 
 @intrinsic
@@ -267,46 +303,355 @@ def exp(typingctx: Any, a: Vector) -> Typed:
     return a(a), generate
 
 
-@intrinsic
-def dot_each(
-    typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, step: types.Integer, split: types.BaseTuple
-) -> Typed:
-    """The dot product of row t of ``a`` and row t of ``b`` in lane t.
+def _vector_at(context: Any, builder: ir.IRBuilder, array: Any, value: Any) -> Callable[[ir.Value], ir.Value]:
+    """A function that loads the vector with a given number from an array."""
+    vector = context.get_value_type(Vector.of(array.dtype))
+    data = context.make_array(array)(context, builder, value).data
+    start = builder.bitcast(data, vector.as_pointer())
+    return lambda number: builder.load(builder.gep(start, [number]), align=array.dtype.bitwidth // 8)
 
-    A row is ``len(split)`` vectors long. The rows of ``a`` follow each other from vector ``i`` on; those of ``b``
-    begin at vector ``j`` and lie ``step`` vectors apart.
+
+def _number_at(context: Any, builder: ir.IRBuilder, array: Any, value: Any) -> Callable[[ir.Value], ir.Value]:
+    """A function that loads the element with a given number from an array, into every lane."""
+    data = context.make_array(array)(context, builder, value).data
+    lanes = Vector.of(array.dtype).lanes
+    return lambda number: _splat(builder, builder.load(builder.gep(data, [number])), lanes)
+
+
+def _selected(context: Any, builder: ir.IRBuilder, index: Any, value: Any, parts: int) -> Callable[[int], ir.Value]:
+    """A function that gives the first vector of the row which ``index`` selects for lane t; without an index, row t."""
+    if isinstance(index, types.NoneType):
+        return lambda t: ir.Constant(ir.IntType(64), t * parts)
+    data = context.make_array(index)(context, builder, value).data
+
+    def first_vector(t: int) -> ir.Value:
+        row = builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), t)]))
+        return builder.mul(row, ir.Constant(row.type, parts))
+
+    return first_vector
+
+
+def _plus(builder: ir.IRBuilder, number: ir.Value, more: int) -> ir.Value:
+    return builder.add(number, ir.Constant(number.type, more))
+
+
+def _add_up(builder: ir.IRBuilder, terms: list[ir.Value]) -> ir.Value:
+    """The sum of vectors, in pairs."""
+    while len(terms) > 1:
+        terms = [builder.fadd(*pair) for pair in zip(terms[::2], terms[1::2], strict=False)] + terms[len(terms) & ~1 :]
+    return terms[0]
+
+
+def _add_across(builder: ir.IRBuilder, rows: list[ir.Value]) -> ir.Value:
+    """The sum of the elements of row t in lane t, for as many rows as a vector has lanes."""
+    lanes = len(rows)
+    element = rows[0].type.element
+    within = 16 // (8 if isinstance(element, ir.DoubleType) else 4)  # shuffles inside of 16 bytes are the cheapest
+    pick = ir.VectorType(ir.IntType(32), lanes)
+
+    def choose_from(blocks: list[int], size: int) -> ir.Constant:
+        return ir.Constant(pick, [block * size + i for block in blocks for i in range(size)])
+
+    # Halve the number of rows: the even parts of two of them plus their odd parts, first of elements inside of blocks
+    # of 16 bytes, then of these blocks.
+    while len(rows) > 1:
+        if len(rows) > lanes // within:
+            starts = [x + start for start in range(0, lanes, within) for x in (0, lanes)]
+            even, odd = (
+                ir.Constant(pick, [start + i for start in starts for i in range(first, within, 2)]) for first in (0, 1)
+            )
+        else:
+            even, odd = (choose_from([*range(first, 2 * lanes // within, 2)], within) for first in (0, 1))
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs]
+    return rows[0]
+
+
+@intrinsic
+def dot_rows(
+    typingctx: Any,
+    a: Any,
+    i: types.Integer,
+    index: Any,
+    b: Any,
+    j: types.Integer,
+    step: types.Integer,
+    split: types.BaseTuple,
+) -> Typed:
+    """The dot product of two rows in every lane t.
+
+    A row is ``len(split)`` vectors long. That of ``a`` is row ``index[t]`` of those which begin at vector ``i``. Those
+    of ``b`` begin at vector ``j`` and lie ``step`` vectors apart.
     """
     vector, parts = Vector.of(a.dtype), len(split)
-    pick = ir.VectorType(ir.IntType(32), vector.lanes)
-    even, odd = (ir.Constant(pick, [*range(start, 2 * vector.lanes, 2)]) for start in (0, 1))
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kind = context.get_value_type(vector)
-        first = _pointer(context, builder, a, args[:2], kind, vector.lanes)
-        second = _pointer(context, builder, b, args[2:4], kind, vector.lanes)
-
-        def load(start: ir.Value, offset: ir.Value) -> ir.Value:
-            return builder.load(builder.gep(start, [offset]), align=a.dtype.bitwidth // 8)
-
+        first, second = _vector_at(context, builder, a, args[0]), _vector_at(context, builder, b, args[3])
+        selected = _selected(context, builder, index, args[2], parts)
         rows = []
         for t in range(vector.lanes):
-            total = ir.Constant(kind, [0.0] * vector.lanes)
-            for p in range(parts):
-                mine = load(first, ir.Constant(ir.IntType(64), t * parts + p))
-                element = builder.add(
-                    builder.mul(args[4], ir.Constant(ir.IntType(64), t)), ir.Constant(ir.IntType(64), p)
+            start = builder.add(args[1], selected(t))
+            other = builder.add(args[4], builder.mul(args[5], ir.Constant(ir.IntType(64), t)))
+            total = builder.fmul(first(start), second(other))
+            for p in range(1, parts):
+                total = _call(
+                    builder, "fmuladd", [first(_plus(builder, start, p)), second(_plus(builder, other, p)), total]
                 )
-                total = _call(builder, "fmuladd", [mine, load(second, element), total])
             rows.append(total)
-        # Halve the number of rows: the even elements of two of them plus their odd elements.
-        while len(rows) > 1:
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            rows = [
-                builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs
-            ]
-        return rows[0]
+        return _add_across(builder, rows)
 
-    return vector(a, types.intp, b, types.intp, types.intp, split), generate
+    return vector(a, types.intp, index, b, types.intp, types.intp, split), generate
+
+
+@intrinsic
+def dot_columns(
+    typingctx: Any, columns: Any, i: types.Integer, row: Any, j: types.Integer, split: types.BaseTuple
+) -> Typed:
+    """The dot product of a row with the column in every lane.
+
+    The row is ``len(split)`` vectors long and begins at vector ``j``. Vector ``i`` has the first element of each
+    column, the next one their second, and so on.
+    """
+    vector, n_terms = Vector.of(columns.dtype), len(split) * Vector.of(columns.dtype).lanes
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        column, number = _vector_at(context, builder, columns, args[0]), _number_at(context, builder, row, args[2])
+        start = builder.mul(args[3], ir.Constant(ir.IntType(64), vector.lanes))
+        totals: list[ir.Value] = []
+        for d in range(n_terms):
+            pair = column(_plus(builder, args[1], d)), number(_plus(builder, start, d))
+            if d < _CHAINS:
+                totals.append(builder.fmul(*pair))
+            else:
+                totals[d % _CHAINS] = _call(builder, "fmuladd", [*pair, totals[d % _CHAINS]])
+        return _add_up(builder, totals)
+
+    return vector(columns, types.intp, row, types.intp, split), generate
+
+
+@intrinsic
+def transpose(
+    typingctx: Any, rows: Any, i: types.Integer, columns: Any, j: types.Integer, split: types.BaseTuple
+) -> Typed:
+    """Write the columns of a square of as many rows as a vector has lanes, from vector ``j`` on.
+
+    Rows are ``len(split)`` vectors long; vector ``i`` is the part of the first of them that is in the square.
+    """
+    vector, parts = Vector.of(rows.dtype), len(split)
+    pick = ir.VectorType(ir.IntType(32), vector.lanes)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        load_row, n = _vector_at(context, builder, rows, args[0]), vector.lanes
+        square = [load_row(_plus(builder, args[1], t * parts)) for t in range(n)]
+        size = 1
+        while size < n:  # exchange the off-diagonal blocks of this size
+            low = ir.Constant(pick, [x + n - size if x & size else x for x in range(n)])
+            high = ir.Constant(pick, [x + n if x & size else x + size for x in range(n)])
+            for t in range(n):
+                if not t & size:
+                    pair = square[t], square[t + size]
+                    square[t], square[t + size] = (builder.shuffle_vector(*pair, mask) for mask in (low, high))
+            size *= 2
+        kind = context.get_value_type(vector)
+        target = builder.bitcast(context.make_array(columns)(context, builder, args[2]).data, kind.as_pointer())
+        for d, column in enumerate(square):
+            place = builder.gep(target, [_plus(builder, args[3], d)])
+            builder.store(column, place, align=columns.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, columns, types.intp, split), generate
+
+
+@intrinsic
+def weigh_rows(
+    typingctx: Any, factors: Any, i: types.Integer, rows: Any, j: types.Integer, index: Any, split: types.BaseTuple
+) -> Typed:
+    """The sum over t of lane t of vector ``i`` of ``factors`` times a vector of row ``index[t]``.
+
+    Rows are ``len(split)`` vectors long; vector ``j`` is the one that is wanted of the first of them.
+    """
+    vector, parts = Vector.of(rows.dtype), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        number, row = _number_at(context, builder, factors, args[0]), _vector_at(context, builder, rows, args[2])
+        selected = _selected(context, builder, index, args[4], parts)
+        start = builder.mul(args[1], ir.Constant(ir.IntType(64), vector.lanes))
+        totals: list[ir.Value] = []
+        for t in range(vector.lanes):
+            pair = number(_plus(builder, start, t)), row(builder.add(args[3], selected(t)))
+            if t < _CHAINS:
+                totals.append(builder.fmul(*pair))
+            else:
+                totals[t % _CHAINS] = _call(builder, "fmuladd", [*pair, totals[t % _CHAINS]])
+        return _add_up(builder, totals)
+
+    return vector(factors, types.intp, rows, types.intp, index, split), generate
+
+
+@intrinsic
+def spread_vectors(
+    typingctx: Any,
+    first: types.Float,
+    vectors: Any,
+    i: types.Integer,
+    factors: Any,
+    j: types.Integer,
+    terms: types.Integer,
+    totals: Any,
+    m: types.Integer,
+    own: Any,
+    n: types.Integer,
+    rows: Any,
+    r: types.Integer,
+    index: Any,
+    targets: Any,
+    nodes: types.BaseTuple,
+    split: types.BaseTuple,
+) -> Typed:
+    """Mix a row z = Σ factor · vector for every lane, add it up, and return its dot product with a row of ``rows``.
+
+    ``terms`` rows of ``vectors`` are mixed, from vector ``i`` on. The factor of the first is ``first`` in all
+    lanes; those of the others are the vectors ``j``, ``j + 1``, … of ``factors``. The z of lane t is added to row t of
+    ``totals``, from vector ``m`` on. Its row in ``rows`` is row ``index[t]`` of those that begin at vector ``r``. Up to
+    :data:`SUMMED` nodes, it is also multiplied with lane t of vector ``n`` of ``own`` and added to the same row of
+    ``targets``; otherwise it is written to row t of ``targets``. All rows are ``len(split)`` vectors long.
+    """
+    vector, parts = Vector.of(rows.dtype), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        def pointer(array: Any, value: Any) -> ir.Value:
+            data = context.make_array(array)(context, builder, value).data
+            return builder.bitcast(data, context.get_value_type(vector).as_pointer())
+
+        def add(target: ir.Value, number: ir.Value, update: Callable[[ir.Value], ir.Value]) -> None:
+            place = builder.gep(target, [number])
+            builder.store(update(builder.load(place, align=align)), place, align=align)
+
+        align, lanes = rows.dtype.bitwidth // 8, vector.lanes
+        load_vector = _vector_at(context, builder, vectors, args[1])
+        load_row = _vector_at(context, builder, rows, args[10])
+        factor, excess = _number_at(context, builder, factors, args[3]), _number_at(context, builder, own, args[8])
+        all_totals, all_targets = pointer(totals, args[6]), pointer(targets, args[13])
+        selected = _selected(context, builder, index, args[12], parts)
+        first_factor, first_own = (builder.mul(args[x], ir.Constant(ir.IntType(64), lanes)) for x in (4, 9))
+        step, products = ir.Constant(args[5].type, 1), [None] * lanes
+        for p in range(parts):
+            start = _plus(builder, args[2], p)
+            common = builder.fmul(_splat(builder, args[0], lanes), load_vector(start))
+            mixed = [cgutils.alloca_once_value(builder, common) for _ in range(lanes)]
+            with cgutils.for_range_slice(builder, step, args[5], step) as (term, _):
+                one = load_vector(builder.add(start, builder.mul(term, ir.Constant(term.type, parts))))
+                first = builder.mul(builder.sub(term, step), ir.Constant(term.type, lanes))
+                first = builder.add(first_factor, first)
+                for t, slot in enumerate(mixed):
+                    weight = factor(_plus(builder, first, t))
+                    builder.store(_call(builder, "fmuladd", [weight, one, builder.load(slot)]), slot)
+            for t, slot in enumerate(mixed):
+                z, here = builder.load(slot), _plus(builder, builder.add(args[11], selected(t)), p)
+                add(all_totals, _plus(builder, args[7], t * parts + p), lambda total, z=z: builder.fadd(total, z))
+                if len(nodes) <= SUMMED:
+                    scale = excess(_plus(builder, first_own, t))
+                    add(all_targets, here, lambda total, z=z, scale=scale: _call(builder, "fmuladd", [scale, z, total]))
+                else:
+                    place = builder.gep(all_targets, [ir.Constant(ir.IntType(64), t * parts + p)])
+                    builder.store(z, place, align=align)
+                entry = load_row(here)
+                if p == 0:
+                    products[t] = builder.fmul(entry, z)
+                else:
+                    products[t] = _call(builder, "fmuladd", [entry, z, products[t]])
+        return _add_across(builder, products)
+
+    types_of = (
+        rows.dtype, vectors, types.intp, factors, types.intp, types.intp, totals, types.intp, own, types.intp, rows,
+        types.intp, index, targets, nodes, split,
+    )  # fmt: skip
+    return vector(*types_of), generate
+
+
+def _halves(k: int) -> tuple[list[tuple[int, ...]], int]:
+    """All permutations in lexicographic order, and where each is cut in two."""
+    return [*permutations(range(k))], (k + 1) // 2
+
+
+@intrinsic
+def sum_by_permutation(
+    typingctx: Any,
+    rows: Any,
+    i: types.Integer,
+    sums: Any,
+    j: types.Integer,
+    nodes: types.BaseTuple,
+    split: types.BaseTuple,
+) -> Typed:
+    """Write the sum of the rows (a, p(a)) to ``sums`` for every permutation p, and return the sum of all rows.
+
+    Only a vector of each row is added, the one that vector ``i`` is of the first of ``len(nodes)²`` rows. The sums
+    begin at vector ``j``. Rows and sums are ``len(split)`` vectors long. Of more than :data:`SUMMED` nodes, nothing is
+    written.
+    """
+    k, parts, vector = len(nodes), len(split), Vector.of(rows.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        load_row = _vector_at(context, builder, rows, args[0])
+        target = builder.bitcast(
+            context.make_array(sums)(context, builder, args[2]).data, context.get_value_type(vector).as_pointer()
+        )
+        row = {(a, x): load_row(_plus(builder, args[1], (a * k + x) * parts)) for a in range(k) for x in range(k)}
+        orders, cut = _halves(k) if k <= SUMMED else ([], 0)
+        of_half: dict[tuple[int, tuple[int, ...]], ir.Value] = {}
+        for number, order in enumerate(orders):
+            halves = [(start, half) for start, half in ((0, order[:cut]), (cut, order[cut:])) if half]
+            for start, half in halves:
+                if (start, half) not in of_half:
+                    terms = [row[start + a, x] for a, x in enumerate(half)]
+                    of_half[start, half] = _add_up(builder, terms)
+            total = _add_up(builder, [of_half[half] for half in halves])
+            place = builder.gep(target, [_plus(builder, args[3], number * parts)])
+            builder.store(total, place, align=sums.dtype.bitwidth // 8)
+        return _add_up(builder, [*row.values()])
+
+    return vector(rows, types.intp, sums, types.intp, nodes, split), generate
+
+
+@intrinsic
+def add_by_permutation(
+    typingctx: Any,
+    sums: Any,
+    i: types.Integer,
+    rows: Any,
+    j: types.Integer,
+    nodes: types.BaseTuple,
+    split: types.BaseTuple,
+) -> Typed:
+    """Add the vector of every permutation p to the rows (a, p(a)); the reverse of :func:`sum_by_permutation`."""
+    k, parts = len(nodes), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        if k > SUMMED:
+            return context.get_dummy_value()
+        load_sum, load_row = _vector_at(context, builder, sums, args[0]), _vector_at(context, builder, rows, args[2])
+        kind = context.get_value_type(Vector.of(rows.dtype))
+        target = builder.bitcast(context.make_array(rows)(context, builder, args[2]).data, kind.as_pointer())
+        orders, cut = _halves(k)
+        for p in range(parts):
+            of_half: dict[tuple[int, tuple[int, ...]], list[ir.Value]] = {}
+            for number, order in enumerate(orders):
+                value = load_sum(_plus(builder, args[1], number * parts + p))
+                for start, half in ((0, order[:cut]), (cut, order[cut:])):
+                    of_half.setdefault((start, half), []).append(value)
+            of_row: dict[tuple[int, int], list[ir.Value]] = {}
+            for (start, half), values in of_half.items():
+                total = _add_up(builder, values)
+                for a, x in enumerate(half):
+                    of_row.setdefault((start + a, x), []).append(total)
+            for (a, x), values in of_row.items():
+                place = _plus(builder, args[3], (a * k + x) * parts + p)
+                total = _add_up(builder, [load_row(place), *values])
+                builder.store(total, builder.gep(target, [place]), align=rows.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.intp, rows, types.intp, nodes, split), generate
 
 
 @intrinsic

@@ -1,12 +1,11 @@
 """Routing with a weight matrix per window, fused: votes are made where they are used and never stored.
 
-The vote of a window is û = excess · Σ selected rows of W + γ · Σ all rows of W. A window's rows of W stay in the
-nearest cache while the graphs of the batch pass by, a vector of graphs at a time. What goes to memory is one sum per
-graph and class.
+The vote of a window is û = excess · Σ selected rows of W + γ · Σ all rows of W. A tile of windows, one per lane of a
+vector, stays in the nearest caches while the graphs of the batch pass by. What goes to memory is one sum per graph and
+class, and in the backward pass the couplings of some graphs at a time.
 """
 
-import ctypes
-import mmap
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,25 +15,26 @@ from torch import Tensor
 
 from isocapsnet.functional.capsule import dynamic_routing, squash
 from isocapsnet.functional.kernels import _simd as simd
-from isocapsnet.functional.kernels._cpu_votes import attend_chunks, scatter_windows
+from isocapsnet.functional.kernels._buffers import give_back, take
+from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
 from isocapsnet.functional.kernels._threads import parallel_ranges
 from isocapsnet.functional.kernels.eager import compact_dtype
 from isocapsnet.functional.permutations import permutation_table
 
-# Windows are summed in this many chunks, added up in order: the result does not depend on the number of threads.
+# Tiles are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
-# glibc returns blocks of this size to the operating system when they are freed.
-_NEVER_KEPT = 32 * 1024**2
+# Couplings of up to this many bytes are kept for the backward pass, and those of at least this many graphs.
+_KEPT_BYTES, _LEAST_GRAPHS = 128 * 1024**2, 8
 
 
 class Windows(NamedTuple):
-    """Primary capsules and weights as the kernels read them; windows of all templates in a row.
+    """Primary capsules and weights as the kernels read them; windows of all templates in a row, in tiles.
 
     Attributes
     ----------
-    excess : Tensor (n_windows, n_graphs)
-        By how much the capsule's value exceeds the padding γ.
-    permutation : Tensor (n_windows, n_graphs), as small integers
+    excess : Tensor (n_tiles, n_graphs, lanes)
+        By how much the capsule's value exceeds the padding γ; zero after the last window.
+    permutation : Tensor (n_tiles, n_graphs, lanes), as small integers
     weight : Tensor (n_classes, n_windows, k², capsule_size)
     padding : float
     kernel_size : int
@@ -49,36 +49,47 @@ class Windows(NamedTuple):
     @classmethod
     def of(cls, value: Tensor, permutation: Tensor, padding: float, kernel_size: int, weight: Tensor) -> "Windows":
         """From capsules ``(n_graphs, n_templates, n, n)`` and weights ``(n_classes, n_templates, n², k², size)``."""
-        values, rows = value.detach().flatten(1).T, permutation.flatten(1).T
-        return cls(
-            torch.sub(values, padding, out=values.new_empty(values.shape)),
-            torch.empty(rows.shape, dtype=compact_dtype(kernel_size)).copy_(rows),
-            weight.detach().flatten(1, 2).contiguous(),
-            padding,
-            kernel_size,
+        simd.forget_stale_code()
+        values, numbers = value.detach().flatten(1).contiguous(), permutation.flatten(1).contiguous()
+        lanes = simd.VECTOR_BYTES // values.element_size()
+        excess = values.new_empty(-(-values.shape[1] // lanes), len(values), lanes)
+        packed = torch.empty(excess.shape, dtype=compact_dtype(kernel_size))
+        arguments = (
+            values.flatten().numpy(),
+            numbers.flatten().numpy(),
+            values.numpy().dtype.type(padding),
+            *values.shape,
+            excess.flatten().numpy(),
+            packed.flatten().numpy(),
         )
+        parallel_ranges(lambda start, stop: pack_tiles(*arguments, start, stop), len(excess))
+        return cls(excess, packed, weight.detach().flatten(1, 2).contiguous(), padding, kernel_size)
 
     def capsules(self) -> tuple[Tensor, Tensor, Tensor]:
         """Values and permutations ``(n_graphs, n_windows)`` and weights again, as they came."""
-        return (self.excess + self.padding).T.contiguous(), self.permutation.T.long(), self.weight
+        n_windows = self.weight.shape[1]
+        excess, numbers = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
+        return excess + self.padding, numbers.long(), self.weight
 
-    def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any]:
+    def arrays(self) -> tuple[Any, ...]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
-        simd.forget_stale_code()
         return (
-            self.excess.numpy(),
-            self.permutation.numpy(),
+            self.excess.flatten().numpy(),
+            self.permutation.flatten().numpy(),
             self.weight.flatten().numpy(),
             self.weight.numpy().dtype.type(self.padding),
             _selected_rows(self.kernel_size),
             ((None,) * self.kernel_size, (None,) * (self.weight[0, 0, 0].nbytes // simd.VECTOR_BYTES)),
+            *self.weight.shape[:2],
+            self.excess.shape[1],
         )
 
 
 @lru_cache(maxsize=8)
 def _selected_rows(kernel_size: int) -> np.ndarray:
-    """The rows of W that each permutation selects: uint8 ``(k!, k)``."""
-    return (np.arange(kernel_size) * kernel_size + permutation_table(kernel_size).numpy()).astype(np.uint8)
+    """The rows of W that each permutation selects, k for each: uint8 ``(k! · k,)``."""
+    rows = np.arange(kernel_size) * kernel_size + permutation_table(kernel_size).numpy()
+    return rows.astype(np.uint8).ravel()
 
 
 def fits(weight: Tensor) -> bool:
@@ -87,112 +98,177 @@ def fits(weight: Tensor) -> bool:
     return weight.dtype in (torch.float32, torch.float64) and size % simd.VECTOR_BYTES == 0
 
 
-def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The capsules, and the context and Σ α û of each iteration ``(iterations, n_graphs, n_classes, capsule_size)``."""
+class Couplings(NamedTuple):
+    """What is kept for the backward pass of some graphs, from ``first_graph`` on.
+
+    Attributes
+    ----------
+    factors : Tensor (n_tiles, n_graphs, n_classes, 2 · (iterations - 1), lanes)
+        α and the gradient for the logits, for every iteration but the first.
+    first_graph : int
+    """
+
+    factors: Tensor
+    first_graph: int = 0
+
+    @staticmethod
+    def shape(windows: Windows, iterations: int, n_graphs: int) -> tuple[int, ...]:
+        """That of the factors."""
+        n_tiles, _, lanes = windows.excess.shape
+        return n_tiles, n_graphs, len(windows.weight), 2 * (iterations - 1), lanes
+
+    @classmethod
+    def at_once(cls, windows: Windows, iterations: int) -> int:
+        """The number of graphs whose couplings may be kept at a time."""
+        each = math.prod(cls.shape(windows, iterations, 1)) * windows.excess.element_size()
+        return max(_LEAST_GRAPHS, _KEPT_BYTES // max(1, each))
+
+    @classmethod
+    def of(cls, windows: Windows, iterations: int, graphs: slice) -> "Couplings":
+        """Room for those of some graphs."""
+        shape = cls.shape(windows, iterations, graphs.stop - graphs.start)
+        return cls(take(windows.excess, *shape), graphs.start)
+
+
+def iterate(
+    windows: Windows, iterations: int, scale: float, keep: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All iterations of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
+
+    Returns
+    -------
+    capsules : Tensor (n_graphs, n_classes, capsule_size)
+    contexts, sums : Tensor (iterations, n_graphs, n_classes, capsule_size)
+        The context and Σ α û of each iteration.
+    factors : Tensor
+        Those of :class:`Couplings`, if they are to be kept for :func:`backward` and are not too large; otherwise empty.
+    """
+    n_graphs = windows.excess.shape[1]
+    kept = keep and iterations > 1 and n_graphs <= Couplings.at_once(windows, iterations)
+    couplings = Couplings.of(windows, iterations, slice(0, n_graphs)) if kept else None
     contexts: list[Tensor] = []
     sums: list[Tensor] = []
 
     def attend_next(context: Tensor) -> Tensor:
-        sums.append(attend(windows, context if contexts else None))
+        sums.append(attend(windows, context, None, couplings, len(sums)) if sums else attend_evenly(windows))
         contexts.append(context)
         return sums[-1]
 
     n_classes, _, _, size = windows.weight.shape
-    zeros = windows.weight.new_zeros(windows.excess.shape[1], n_classes, size)
+    zeros = windows.weight.new_zeros(n_graphs, n_classes, size)
     capsules = dynamic_routing(attend_next, zeros, iterations, scale)
-    return capsules, torch.stack(contexts), torch.stack(sums)
+    factors = zeros.new_empty(0) if couplings is None else couplings.factors
+    return capsules, torch.stack(contexts), torch.stack(sums), factors
 
 
-def differentiate(windows: Windows, contexts: Tensor, sums: Tensor, grad_capsules: Tensor, scale: float) -> Tensor:
-    """The gradient for the Σ α û of each iteration, from that for the capsules."""
-    grads = torch.empty_like(sums)
-    grad_context = torch.zeros_like(grad_capsules)
-    for r in reversed(range(len(sums))):
-        # The last capsules are the result; the others are part of every later context.
-        grad = grad_capsules if r == len(sums) - 1 else grad_context
-        with torch.enable_grad():
-            total = sums[r].detach().requires_grad_()
-            agreement = (squash(scale * total) * grad).sum()  # a number: torch imports sympy to differentiate a tensor
-        (grads[r],) = torch.autograd.grad(agreement, total)
-        if r > 0:
-            grad_context += attend(windows, contexts[r], grads[r])
-    return grads
+def backward(
+    windows: Windows, contexts: Tensor, sums: Tensor, factors: Tensor, grad_capsules: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Gradients for the capsules' values ``(n_graphs, n_windows)`` and the weights, from that for the class capsules.
+
+    The other arguments are what :func:`iterate` returns. Couplings that it did not keep are computed again, for some
+    graphs at a time.
+    """
+    n_graphs, iterations = windows.excess.shape[1], len(sums)
+    n_parts = 1 if len(factors) else -(-n_graphs // Couplings.at_once(windows, iterations))
+    grad_value = windows.excess.new_empty(n_graphs, windows.weight.shape[1])
+    grad_weight = take(windows.weight, *windows.weight.shape)
+    if n_parts == 0:
+        grad_weight.zero_()
+    for part in range(n_parts):
+        own = slice(n_graphs * part // n_parts, n_graphs * (part + 1) // n_parts)
+        couplings = Couplings(factors) if len(factors) else Couplings.of(windows, iterations, own)
+        grads = torch.empty_like(sums[:, own])
+        grad_context = torch.zeros_like(grads[0])
+        for r in reversed(range(iterations)):
+            # The last capsules are the result; the others are part of every later context.
+            grad = grad_capsules[own] if r == iterations - 1 else grad_context
+            with torch.enable_grad():
+                total = sums[r, own].detach().requires_grad_()
+                agreement = (squash(scale * total) * grad).sum()  # torch imports sympy to differentiate a tensor
+            (grads[r],) = torch.autograd.grad(agreement, total)
+            if r > 0:
+                grad_context += attend(windows, contexts[r, own], grads[r], couplings, r, len(factors) > 0)
+        _scatter(windows, contexts[:, own], grads, couplings, grad_value, grad_weight)
+        give_back(couplings.factors)
+    return grad_value, grad_weight
 
 
-def attend(windows: Windows, context: Tensor | None, grad: Tensor | None = None) -> Tensor:
+def attend_evenly(windows: Windows) -> Tensor:
+    """Σ α û over windows with the couplings of zero logits: ``(n_graphs, n_classes, capsule_size)``."""
+    n_classes, _, _, size = windows.weight.shape
+    sums = windows.weight.new_empty(_CHUNKS, windows.excess.shape[1], n_classes, size)
+    arguments = *windows.arrays(), sums.flatten(1).numpy()
+    parallel_ranges(lambda start, stop: sum_evenly(*arguments, start, stop), _CHUNKS)
+    return sums.sum(dim=0)
+
+
+def attend(
+    windows: Windows,
+    context: Tensor,
+    grad: Tensor | None = None,
+    couplings: Couplings | None = None,
+    iteration: int = 1,
+    is_coupled: bool = False,
+) -> Tensor:
     """Σ α û over windows, with α the leaky softmax of û·context over classes; or the gradient for the context.
 
     Parameters
     ----------
     windows : Windows
-    context : Tensor (n_graphs, n_classes, capsule_size), optional
-        Without one, all logits are zero.
+    context : Tensor (n_graphs, n_classes, capsule_size)
     grad : Tensor (n_graphs, n_classes, capsule_size), optional
         Gradient of a loss for Σ α û. With it, the result is the gradient for the context, Σ (∂loss/∂logit) û.
+    couplings : Couplings, optional
+        Where α and ∂loss/∂logit of this iteration are kept.
+    iteration : int
+        At least 1: the first, with number 0, has no couplings to keep.
+    is_coupled : bool
+        Whether α is read from the couplings, and not computed.
 
     Returns
     -------
     Tensor (n_graphs, n_classes, capsule_size)
     """
-    n_graphs = windows.excess.shape[1]
-    n_classes, _, _, size = windows.weight.shape
-    sums = windows.weight.new_empty(_CHUNKS, n_graphs, n_classes, size)
-    none = sums.new_empty(0, n_classes, size)
+    sums = context.new_empty(_CHUNKS, *context.shape)
+    nothing = sums.new_empty(1, 0)
+    factors, first_graph = couplings or (nothing, 0)
     arguments = (
         *windows.arrays(),
-        n_classes,
-        _padded(none if context is None else context),
-        _padded(none if grad is None else grad),
+        first_graph,
+        len(context),
+        context.flatten().numpy(),
+        (nothing if grad is None else grad).flatten().numpy(),
+        factors.flatten().numpy(),
+        2 * (iteration - 1),
+        factors.shape[-2],
+        is_coupled,
         sums.flatten(1).numpy(),
     )
-    parallel_ranges(lambda start, stop: attend_chunks(*arguments, start, stop), _CHUNKS)
+    parallel_ranges(lambda start, stop: sum_chunks(*arguments, start, stop), _CHUNKS)
     return sums.sum(dim=0)
 
 
-def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients for the capsules' values and the weights, of all iterations of routing at once.
+def _scatter(
+    windows: Windows, contexts: Tensor, grads: Tensor, couplings: Couplings, grad_value: Tensor, grad_weight: Tensor
+) -> None:
+    """Write the gradients for the values of some graphs, and add theirs for the weights, of all iterations at once.
 
-    Parameters
-    ----------
-    windows : Windows
-    contexts, grads : Tensor (n_iterations, n_graphs, n_classes, capsule_size)
-        The context of each iteration, zero in the first, and the gradient for its Σ α û.
+    Those of the first graphs for the weights are written.
 
-    Returns
-    -------
-    grad_value : Tensor (n_windows, n_graphs)
-    grad_weight : Tensor (n_classes, n_windows, k², capsule_size)
+    The gradient for a vote is Σ α · grad + slope · context over iterations; in the first, the context is zero.
     """
-    grad_value, grad_weight = torch.empty_like(windows.excess), _empty_like(windows.weight)
+    pairs = [grads[:1], *(x[r : r + 1] for r in range(1, len(grads)) for x in (grads, contexts))]
+    vectors = torch.cat(pairs).permute(1, 2, 0, 3).contiguous()
     arguments = (
         *windows.arrays(),
-        len(windows.weight),
-        np.concatenate([_padded(context) for context in contexts]),
-        np.concatenate([_padded(grad) for grad in grads]),
-        len(contexts),
+        couplings.first_graph,
+        len(vectors),
+        vectors.flatten().numpy(),
+        couplings.factors.flatten().numpy(),
+        len(pairs),
+        couplings.first_graph == 0,
         grad_value.numpy(),
         grad_weight.flatten().numpy(),
     )
-    parallel_ranges(lambda start, stop: scatter_windows(*arguments, start, stop), len(grad_value))
-    return grad_value, grad_weight
-
-
-def _empty_like(weight: Tensor) -> Tensor:
-    """Room for the gradients, on large pages.
-
-    It is larger than what the C library keeps for the next batch, so the operating system clears it anew for each,
-    and that takes four times as long on small pages.
-    """
-    target = torch.empty_like(weight)
-    if target.nbytes >= _NEVER_KEPT and hasattr(mmap, "MADV_HUGEPAGE"):
-        start = -(-target.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-        length = target.data_ptr() + target.nbytes - start
-        # This is only advice; the result is the same without it.
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_HUGEPAGE)
-    return target
-
-
-def _padded(tensor: Tensor) -> np.ndarray:
-    """Flat, with zeros for as many more graphs as fill the last vector of graphs."""
-    lanes = simd.VECTOR_BYTES // tensor.element_size()
-    return torch.nn.functional.pad(tensor, [0, 0, 0, 0, 0, -len(tensor) % lanes]).flatten().numpy()
+    parallel_ranges(lambda start, stop: scatter_tiles(*arguments, start, stop), len(windows.excess))

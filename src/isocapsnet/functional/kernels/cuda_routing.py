@@ -123,8 +123,8 @@ def fits(weight: Tensor) -> bool:
     return entries <= _MAX_ENTRIES and weight.dtype in (torch.float32, torch.float64)
 
 
-def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """All iterations of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
+def iterate(windows: Windows, iterations: int, scale: float, keep: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """All iterations of :func:`~isocapsnet.functional.capsule.dynamic_routing`; nothing more is kept on request.
 
     Returns
     -------
@@ -144,6 +144,16 @@ def iterate(windows: Windows, iterations: int, scale: float) -> tuple[Tensor, Te
         _add_up(squash_kernel, parts, scale, context, total, capsules, following)
         context = following
     return capsules, contexts, sums
+
+
+def backward(
+    windows: Windows, contexts: Tensor, sums: Tensor, grad_capsules: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Gradients for the capsules' values ``(n_graphs, n_windows)`` and the weights, from that for the class capsules.
+
+    ``contexts`` and ``sums`` as :func:`iterate` returns them.
+    """
+    return scatter(windows, contexts, differentiate(windows, contexts, sums, grad_capsules, scale))
 
 
 def differentiate(windows: Windows, contexts: Tensor, sums: Tensor, grad_capsules: Tensor, scale: float) -> Tensor:
@@ -207,7 +217,7 @@ def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, 
 
     Returns
     -------
-    grad_value : Tensor (n_windows, n_graphs)
+    grad_value : Tensor (n_graphs, n_windows)
     grad_weight : Tensor (n_classes, n_windows, k², capsule_size)
     """
     grad_value, grad_weight = torch.empty_like(windows.value), torch.empty_like(windows.weight)
@@ -226,4 +236,4 @@ def scatter(windows: Windows, contexts: Tensor, grads: Tensor) -> tuple[Tensor, 
             _power_of_2(windows.kernel_size**2),
         ),
     )
-    return grad_value.T, grad_weight
+    return grad_value, grad_weight
