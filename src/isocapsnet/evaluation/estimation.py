@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from isocapsnet._stages import enter_stage
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
 from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
@@ -147,6 +148,7 @@ def tune(
         return dict(candidates[0])
     scores = np.full((len(candidates), len(folds)), np.nan)
     reasons: list[ValueError] = []
+    n_fits = 0
     classes = np.unique(labels)
     chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
     for column, (inside, outside) in enumerate(folds):
@@ -161,6 +163,8 @@ def tune(
                 reasons.append(reason)
                 continue
             for row in (row for row, transform in enumerate(chosen) if transform == name):
+                n_fits += 1
+                enter_stage("search", n_fits, scores.size)
                 try:
                     estimator = fit(candidates[row], graphs, labels[inside])
                     scores[row, column] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))

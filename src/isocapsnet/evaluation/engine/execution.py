@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from isocapsnet.evaluation.engine.runner import Outcome, load_finished, run_tasks
+from isocapsnet.evaluation.engine.stages import OnStage
 from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.evidence import Summary, summarise
 from isocapsnet.evaluation.plan import Plan
@@ -50,6 +51,7 @@ class Execution:
         *,
         limits: Limits = Limits(),  # noqa: B008 - immutable
         on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+        on_stage: OnStage | None = None,
     ) -> None:
         """Run the waiting tasks; see :func:`isocapsnet.evaluation.engine.runner.run_tasks`."""
         self.store.remove_leftovers()
@@ -63,7 +65,7 @@ class Execution:
                 self._errors[outcome.job.key] = {"job": outcome.job.to_json(), "reason": outcome.error}
             on_outcome(outcome)
 
-        run_tasks(self.waiting, self.store, executor, limits=limits, on_outcome=keep)
+        run_tasks(self.waiting, self.store, executor, limits=limits, on_outcome=keep, on_stage=on_stage)
 
     def table(self) -> ResultsTable:
         """The table of all records and errors, in the order of the plan."""

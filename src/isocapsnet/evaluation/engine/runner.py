@@ -4,7 +4,7 @@ import errno
 import os
 import queue
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.child import attempt
 from isocapsnet.evaluation.engine.executors import InProcessExecutor
+from isocapsnet.evaluation.engine.stages import OnStage, Stage, StageReporter
 from isocapsnet.evaluation.engine.worker import Limits, run_in_child
 from isocapsnet.evaluation.failures import describe_failure
 from isocapsnet.evaluation.jobs import Job, Task, describe_fold
@@ -52,9 +53,11 @@ def run_tasks(
     *,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    on_stage: OnStage | None = None,
 ) -> None:
     """Run tasks and store each result as it comes in, before ``on_outcome`` is called.
 
+    ``on_stage`` is called with the stages of jobs that run in this process or in its own processes, from any thread.
     On Ctrl-C, a full disk (OSError) or any other exception, jobs that have not started are cancelled and the exception
     is raised; stored results stay.
     """
@@ -65,7 +68,7 @@ def run_tasks(
     waiting: dict[Future[dict[str, Any]], Task] = {}
     try:
         for task in tasks:
-            future = executor.submit(_run_here if is_here else run_in_child, task.to_json(), limits)
+            future = submit(executor, task, limits, on_stage)
             waiting[future] = task
             future.add_done_callback(finished.put)
             while not finished.empty():
@@ -77,18 +80,34 @@ def run_tasks(
             future.cancel()
 
 
+def submit(
+    executor: Executor, task: Task, limits: Limits = Limits(), on_stage: OnStage | None = None  # noqa: B008 - immutable
+) -> "Future[dict[str, Any]]":
+    """Hand a task to an executor; the future has the answer of :func:`~isocapsnet.evaluation.engine.child.attempt`.
+
+    The stages of jobs on other machines are not reported.
+    """
+    run = _run_here if isinstance(executor, InProcessExecutor) else run_in_child
+    if on_stage is None or not isinstance(executor, InProcessExecutor | ThreadPoolExecutor):
+        return executor.submit(run, task.to_json(), limits)
+    report = on_stage
+    return executor.submit(run, task.to_json(), limits, lambda content: report(task.job, Stage.from_json(content)))
+
+
 def load_finished(task: Task, store: Store) -> Record | None:
     """The record of a task whose fold is that of the data; None if it, or its artifacts, must be computed."""
     record = store.load(task.job, describe_fold(task.source.load(), task.job))
     return record if task.artifacts is None or store.has_whole_artifacts(task.job) else None
 
 
-def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
+def _run_here(
+    task: dict[str, Any], limits: Limits, on_stage: Callable[[list[Any]], None] = lambda stage: None
+) -> dict[str, Any]:
     """Run a task in this process, without limits."""
     with suppress(Exception):  # attempt reports errors of loading
         Task.from_json(task).load()  # the threads of libraries can be limited once they are loaded
     with one_thread():
-        return attempt(task)
+        return attempt(task, watcher=StageReporter(lambda stage: on_stage(list(stage))))
 
 
 def _settle(
