@@ -6,8 +6,8 @@ taken to be as long as those before. If a trial with all training graphs would s
 the time is taken to grow with their number as it did between the last two trials.
 
 A training that may end before its last epoch (early stopping) is the hard part. Such trainings run to their end while
-there is time, and the others are taken to need the same share of their epochs. If no end was seen, they are taken to need
-:data:`USUAL_SHARE` of them.
+there is time, and the others are taken to need the same share of their epochs. If no end was seen, they are taken to
+need :data:`USUAL_SHARE` of them.
 """
 
 import tempfile
@@ -29,8 +29,8 @@ from isocapsnet.evaluation.jobs import Fold, Task, find_fold, make_fitter
 
 #: The stages of a job.
 STAGES = ("search", "fit", "predict", "explain")
-#: The share of its epochs that a training with early stopping is taken to need if no end was seen. Iso-CapsNet was seen
-#: to need between 0.3 (ABIDE-NYU) and 1 (planted motifs) of them; this is less than twice too much or too little for both.
+#: The share of its epochs that a training with early stopping is taken to need if no end was seen. Iso-CapsNet needed
+#: between 0.3 (ABIDE-NYU) and 1 (planted motifs) of them, so this is wrong by a factor below two.
 USUAL_SHARE = 0.55
 # Training graphs of each class in the first trials.
 _FIRST_PER_CLASS = 12
@@ -139,7 +139,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         times.append(trial.seconds)
         left, spent = deadline - time.perf_counter(), time.perf_counter() - began
         larger = [n for n in (n_all, 2 * size) if n <= n_all and spent * (n / size) ** _CAUTION < left]
-        if not larger or sizes[-2:] == [n_all, n_all] or (size == n_all and len(sizes) > 1):
+        if not larger or (size == n_all and len(sizes) > 1):
             break
         size, search_seconds, watched_seconds = larger[0], left / 2, left / 3
     return {"seconds": _extrapolate(sizes, times, n_all), "n_train": size, "is_assumed": trial.is_assumed}

@@ -39,11 +39,16 @@ class Execution:
 
     def estimate_seconds(self) -> tuple[float, int]:
         """Seconds of computing left, by the finished jobs of each method; and the number of tasks of other methods."""
+        seconds = self.mean_seconds()
+        estimates = [seconds[task.job.label] for task in self.waiting if task.job.label in seconds]
+        return float(np.sum(estimates)), len(self.waiting) - len(estimates)
+
+    def mean_seconds(self) -> dict[str, float]:
+        """The mean duration of the finished jobs of each method."""
         seconds: dict[str, list[float]] = defaultdict(list)
         for summary in self._summaries.values():
             seconds[summary.method.label].append(summary.seconds)
-        estimates = [np.mean(seconds[task.job.label]) for task in self.waiting if task.job.label in seconds]
-        return float(np.sum(estimates)), len(self.waiting) - len(estimates)
+        return {label: float(np.mean(several)) for label, several in seconds.items()}
 
     def run(
         self,
