@@ -16,6 +16,7 @@ from isocapsnet._planning import EMBEDDED, Options, check_keywords, make_plan, o
 from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
 from isocapsnet._safe_text import spreadsheet_safe
+from isocapsnet._timing import estimate_time
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.reading import as_names
 from isocapsnet.evaluation.engine.execution import Execution
@@ -127,7 +128,8 @@ def benchmark(
     retry_failed : bool
         Run jobs again that failed before.
     dry_run : bool
-        Count the jobs and estimate the time; run and write nothing. The results are those of finished jobs.
+        Count the jobs and estimate the time of each method from short trials on these data; write nothing. The
+        results are those of finished jobs, and ``results.context["estimated_time"]`` has the times.
     progress : bool or callable
         Show progress in the terminal or notebook, or call a function with each finished job.
     command : str, optional
@@ -165,15 +167,26 @@ def benchmark(
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
     console.print(_describe_jobs(execution, options))
+    estimate = None
     if options.dry_run:
+        if (estimate := estimate_time(execution, plan, options, make_console(quiet=console.quiet, stderr=True))):
+            console.print(estimate.table(), *estimate.sentences(options.count_slots()), sep="\n")
         for sentence in execution.store.describe_rejected():
             console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
     elif execution.waiting:
-        with options.executor() as executor, show_progress(console, len(execution.waiting)) as show:
+        labels = [task.job.label for task in execution.waiting]
+        progress_on = make_console(quiet=console.quiet, stderr=True)
+        with (
+            options.executor() as executor,
+            show_progress(progress_on, labels, execution.mean_seconds(), options.count_slots() or 1) as shown,
+        ):
             limits = Limits(options.timeout, options.memory_limit)
-            execution.run(executor, limits=limits, on_outcome=progress if callable(progress) else show)
+            on_outcome = progress if callable(progress) else shown.on_outcome
+            execution.run(executor, limits=limits, on_outcome=on_outcome, on_stage=shown.on_stage)
     summary = execution.table()
     context = _describe_plan(plan) | {"passport": graphs.passport, "command": command, "versions": summary.versions}
+    if estimate is not None:
+        context["estimated_time"] = estimate.to_json()
     earlier = read_context(folder)[0].get("method_versions", {})
     context["method_versions"] = earlier | {method.label: method.version for method in plan.methods}
     if not options.dry_run:

@@ -122,9 +122,9 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     """Estimate the seconds of each stage of a job from trials that take about ``seconds`` in all.
 
     Returns JSON: ``seconds`` of each stage; ``n_train``, the training graphs of the last trial; ``is_assumed``, whether
-    the number of epochs is an assumption.
+    the number of epochs is an assumption; ``elapsed``, the seconds that this took.
     """
-    fold = find_fold(task)
+    started, fold = time.perf_counter(), find_fold(task)
     order, n_all = _spread(fold.labels), len(fold.labels)
     rarest = np.unique(fold.labels, return_counts=True)[1].min() / n_all
     size = min(n_all, int(np.ceil(_FIRST_PER_CLASS / rarest)))
@@ -142,7 +142,12 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         if not larger or (size == n_all and len(sizes) > 1):
             break
         size, search_seconds, watched_seconds = larger[0], left / 2, left / 3
-    return {"seconds": _extrapolate(sizes, times, n_all), "n_train": size, "is_assumed": trial.is_assumed}
+    return {
+        "seconds": _extrapolate(sizes, times, n_all),
+        "n_train": size,
+        "is_assumed": trial.is_assumed,
+        "elapsed": time.perf_counter() - started,
+    }
 
 
 def _try(task: Task, fold: Fold, search_seconds: float = 0.0, watched_seconds: float = 0.0) -> _Trial:
