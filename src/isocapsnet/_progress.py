@@ -123,8 +123,10 @@ class Remaining:
         return list(self._running)
 
     def describe(self, now: float) -> str:
-        """``about 40 s left``, or ``over 40 s left`` while the duration of some jobs is not known."""
+        """``about 40 s left``; ``over 40 s left`` while the duration of some jobs is not known; empty at the end."""
         left, unknown = self.seconds(now)
+        if not self._waiting.total():
+            return ""
         if not unknown:
             return f"about {seconds(left)} left"
         return f"over {seconds(left)} left" if left >= 1 else ""

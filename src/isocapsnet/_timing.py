@@ -28,7 +28,7 @@ from isocapsnet.evaluation.plan import Plan
 from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE
 
 #: Seconds of all trials together, and of those of one method.
-_ALL_SECONDS, _LEAST_SECONDS, _MOST_SECONDS = 45.0, 3.0, 25.0
+_ALL_SECONDS, _LEAST_SECONDS, _MOST_SECONDS = 40.0, 2.0, 25.0
 # A trial that takes this long is stopped: one epoch or one fit of the method takes longer than a trial may.
 _LIMIT_SECONDS = 120.0
 
@@ -105,6 +105,21 @@ class RunTime:
             words = f"About {seconds(self.wall)} in all{several}."
         unknown = [method.method for method in self.methods if method.stages is None]
         return [words, *([f"Without {', '.join(unknown)}, of which the time is not known."] if unknown else [])]
+
+
+def describe_jobs(execution: Execution, options: Options) -> str:
+    """``12 jobs: 6 done, 0 failed before, 6 to run, about 40 s left``."""
+    failed = f"{execution.n_failed} failed before"
+    failed += "" if options.retry_failed or not execution.n_failed else " (not run again)"
+    n_waiting = len(execution.waiting)
+    counts = f"{len(execution.tasks)} jobs: {execution.n_done} done, {failed}, {n_waiting} to run"
+    left, n_unknown = execution.estimate_seconds()
+    if n_waiting == n_unknown:
+        return counts
+    slots = options.count_slots()
+    estimate = f", about {seconds(left / min(slots or 1, n_waiting))}"
+    estimate += " left" if slots else " of computing, shared by the workers"
+    return counts + estimate + (f", and {n_unknown} jobs of unknown duration" if n_unknown else "")
 
 
 def estimate_time(execution: Execution, plan: Plan, options: Options, console: Console) -> RunTime | None:

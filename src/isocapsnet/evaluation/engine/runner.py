@@ -81,7 +81,10 @@ def run_tasks(
 
 
 def submit(
-    executor: Executor, task: Task, limits: Limits = Limits(), on_stage: OnStage | None = None  # noqa: B008 - immutable
+    executor: Executor,
+    task: Task,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+    on_stage: OnStage | None = None,
 ) -> "Future[dict[str, Any]]":
     """Hand a task to an executor; the future has the answer of :func:`~isocapsnet.evaluation.engine.child.attempt`.
 
