@@ -27,6 +27,11 @@ _LISTED_FAILURES = 5
 _MOST_LINES = 8
 # A job that takes longer than expected still needs this share of its time.
 _LEAST_LEFT = 0.05
+# The fit after a search has more graphs than those of the search and may be calibrated: it is taken to be as long as so
+# many of them, until a job of the method has finished.
+_LAST_FIT = 3
+# rich stops the clock of a line whose bar is full.
+_NEARLY_ALL = 0.999
 
 
 def escape(text: object) -> str:
@@ -73,12 +78,16 @@ class Remaining:
     def __init__(self, labels: Iterable[str], known: Mapping[str, float], n_slots: int) -> None:
         self._waiting, self._known, self._n_slots = Counter(labels), dict(known), n_slots
         self._durations: defaultdict[str, list[float]] = defaultdict(list)
-        self._running: dict[str, tuple[str, float, Stage]] = {}
+        # Label, beginning and the share that is done, if it is known, of each running job.
+        self._running: dict[str, tuple[str, float, float | None]] = {}
 
     def update(self, job: Job, stage: Stage, now: float) -> None:
         """A job is in this stage."""
-        began = self._running[job.key][1] if job.key in self._running else now
-        self._running[job.key] = job.label, began, stage
+        _, began, share = self._running.get(job.key, (job.label, now, None))
+        if stage.total:
+            within = stage.epoch / stage.max_epochs if stage.max_epochs else 0.0
+            share = (stage.number - 1 + within) / (stage.total + _LAST_FIT)
+        self._running[job.key] = job.label, began, share
 
     def finish(self, job: Job, duration: float | None, now: float) -> None:
         """A job has ended after ``duration`` seconds; None if it failed. If its beginning was seen, that counts."""
@@ -93,7 +102,7 @@ class Remaining:
             return float(np.mean(self._durations[label]))
         if label in self._known:
             return self._known[label]
-        parts = [(now - began, stage.share) for name, began, stage in self._running.values() if name == label]
+        parts = [(now - began, share) for name, began, share in self._running.values() if name == label]
         guesses = [elapsed / share for elapsed, share in parts if share]
         return max(guesses, default=None)
 
@@ -112,9 +121,9 @@ class Remaining:
 
     def share(self, job: str, now: float) -> float:
         """How much of a running job is done."""
-        label, began, stage = self._running[job]
-        expected = self.expect(label, now)
-        share = stage.share if expected is None else (now - began) / expected if expected > 0 else 1.0
+        label, began, share = self._running[job]
+        if share is None and (expected := self.expect(label, now)):
+            share = (now - began) / expected
         return min(share or 0.0, 1 - _LEAST_LEFT)
 
     @property
@@ -128,7 +137,7 @@ class Remaining:
         if not self._waiting.total():
             return ""
         if not unknown:
-            return f"about {seconds(left)} left"
+            return f"about {seconds(max(1.0, left))} left"
         return f"over {seconds(left)} left" if left >= 1 else ""
 
 
@@ -146,7 +155,7 @@ class RunProgress:
     def __init__(self, console: Console, remaining: Remaining, total: int, bars: Progress) -> None:
         self.console, self.remaining, self.total, self._bars = console, remaining, total, bars
         self._n_done = self._n_failed = 0
-        self._jobs = bars.add_task("jobs", total=total, text="")
+        self._jobs = bars.add_task("jobs", total=total, text=f"0/{total} jobs, loading data and methods")
         self._lines: dict[str, TaskID] = {}
         self._lock = threading.Lock()  # stages come from the threads of the workers
 
@@ -161,9 +170,8 @@ class RunProgress:
                 name += f", permutation {job.permutation}" if job.permutation else ""
                 name += ", other node order" if job.audit is not None else ""
                 visible = sum(1 for line in self._bars.tasks if line.visible) <= _MOST_LINES
-                self._lines[job.key] = self._bars.add_task(escape(name), total=None, text="", visible=visible)
-            completed, total = _count(stage)
-            self._bars.update(self._lines[job.key], completed=completed, total=total, text=str(stage))
+                self._lines[job.key] = self._bars.add_task(escape(name), total=1, text="", visible=visible)
+            self._bars.update(self._lines[job.key], completed=_fill(stage), text=str(stage))
             self._show_jobs()
 
     def on_outcome(self, outcome: Outcome) -> None:
@@ -222,18 +230,17 @@ def show_stages(text: str, *, quiet: bool = False) -> Iterator[None]:
         if bars.disable:
             yield
             return
-        line = bars.add_task(escape(text), total=None, text="")
+        line = bars.add_task(escape(text), total=1, text="")
 
         def show(stage: Stage) -> None:
-            completed, total = _count(stage)
-            bars.update(line, completed=completed, total=total, text=escape(str(stage)))
+            bars.update(line, completed=_fill(stage), text=escape(str(stage)))
 
         with watching(StageReporter(show)):
             yield
 
 
-def _count(stage: Stage) -> tuple[int, int]:
-    """The bar of a stage: epochs or fits of a search, done and in all; empty if neither is known."""
+def _fill(stage: Stage) -> float:
+    """How much of the bar of a stage is filled: by its epochs, else by the fits of its search. Never all of it."""
     if stage.max_epochs:
-        return stage.epoch, stage.max_epochs
-    return (stage.number - 1, stage.total) if stage.total else (0, 1)
+        return min(stage.epoch / stage.max_epochs, _NEARLY_ALL)
+    return (stage.number - 1) / stage.total if stage.total else 0.0

@@ -38,7 +38,7 @@ _FIRST_PER_CLASS = 12
 _EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
 # How much longer a trial takes with m times as many graphs, at most: m ** 1.5.
 _CAUTION = 1.5
-_HIGHEST_POWER = 3.0
+_HIGHEST_POWER = 2.5
 
 
 @dataclass
@@ -191,9 +191,9 @@ def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
 def _extrapolate(sizes: Sequence[int], times: Sequence[Mapping[str, float]], n_all: int) -> dict[str, float]:
     """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
     seconds = dict(times[-1])
-    for stage in ("search", "fit"):
-        power = 1.0
-        if len(sizes) > 1 and sizes[-1] > sizes[-2] and times[-2][stage] > 0 and seconds[stage] > 0:
-            power = float(np.log(seconds[stage] / times[-2][stage]) / np.log(sizes[-1] / sizes[-2]))
-        seconds[stage] *= (n_all / sizes[-1]) ** np.clip(power, 0.0, _HIGHEST_POWER)
-    return seconds
+    power, before = 1.0, times[-2]["fit"] if len(sizes) > 1 else 0.0
+    if before > 0 and seconds["fit"] > 0 and sizes[-1] > sizes[-2]:
+        # From the fit alone: the search of the smaller trial may have tried other settings.
+        power = float(np.log(seconds["fit"] / before) / np.log(sizes[-1] / sizes[-2]))
+    growth = (n_all / sizes[-1]) ** float(np.clip(power, 0.0, _HIGHEST_POWER))
+    return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}

@@ -29,14 +29,6 @@ class Stage(NamedTuple):
         count = f" {self.number}/{self.total}" if self.total else ""
         return f"{self.name}{count}" + (f", epoch {self.epoch}/{self.max_epochs}" if self.max_epochs else "")
 
-    @property
-    def share(self) -> float | None:
-        """How much of a search is done, which most jobs spend their time with; None if it is not known."""
-        if not self.total:
-            return None
-        within = self.epoch / self.max_epochs if self.max_epochs else 0.0
-        return (self.number - 1 + within) / self.total
-
     @classmethod
     def from_json(cls, content: Any) -> "Stage":
         """A stage that a process has sent."""
