@@ -17,7 +17,7 @@ from isocapsnet.evaluation.plan import MethodSpec
 #: The file in a results folder.
 RUN_FILE = "run.toml"
 # Part of how a command is called, not of what it does.
-_LEFT_OUT = ("dry_run", "config", "save_config")
+_LEFT_OUT = ("dry_run", "config", "save_config", "command", "progress")
 
 
 def format_config(command: str, options: Mapping[str, Any]) -> str:
