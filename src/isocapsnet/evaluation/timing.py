@@ -36,8 +36,8 @@ USUAL_SHARE = 0.55
 _FIRST_PER_CLASS = 12
 # The first epoch is not representative. Others are measured for at least this long, or this many of them.
 _EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
-# How much longer a trial takes with m times as many graphs, at most: m ** 1.5.
-_CAUTION = 1.5
+# With m times as many graphs a trial is taken to last at most m to this power times as long.
+_CAUTION = 1.3
 _HIGHEST_POWER = 2.5
 
 
@@ -80,6 +80,8 @@ class _Trial(Watcher):
         self.seconds = dict.fromkeys(STAGES, 0.0)
         #: Whether a number of epochs is an assumption.
         self.is_assumed = False
+        #: The seconds that the trial took.
+        self.spent = 0.0
 
     def on_stage(self, stage: str, number: int, total: int) -> None:
         self.end_stage()
@@ -107,6 +109,11 @@ class _Trial(Watcher):
         self.seconds[self._stage] += now - self._entered + sum(map(self._left_out, self._trainings))
         self._entered, self._trainings = now, []
 
+    def predict(self, growth: float) -> float:
+        """The seconds of a trial with ``growth`` times as many training graphs, at most."""
+        fixed = min(self.spent, self.seconds["predict"] + self.seconds["explain"])
+        return fixed + (self.spent - fixed) * growth**_CAUTION
+
     def _left_out(self, training: _Training) -> float:
         """The seconds of the epochs of a training that were left out."""
         if not training.is_cut:
@@ -128,22 +135,29 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     order, n_all = _spread(fold.labels), len(fold.labels)
     rarest = np.unique(fold.labels, return_counts=True)[1].min() / n_all
     size = min(n_all, int(np.ceil(_FIRST_PER_CLASS / rarest)))
-    _try(task, _take(fold, order[:size]))  # compiles and loads what is needed
-    deadline = time.perf_counter() + seconds
-    sizes, times = [], []
-    search_seconds = watched_seconds = 0.0
-    while True:
+    sizes, times = list[int](), list[dict[str, float]]()
+
+    def attempt(size: int, seconds: float) -> _Trial:
         began = time.perf_counter()
-        trial = _try(task, _take(fold, order[:size]), search_seconds, watched_seconds)
+        trial = _try(task, _take(fold, order[:size]), seconds / 2, seconds / 3)
+        trial.spent = time.perf_counter() - began
         sizes.append(size)
         times.append(trial.seconds)
-        left, spent = deadline - time.perf_counter(), time.perf_counter() - began
-        larger = [n for n in (n_all, 2 * size) if n <= n_all and spent * (n / size) ** _CAUTION < left]
-        if not larger or (size == n_all and len(sizes) > 1):
+        return trial
+
+    trial = attempt(size, 0.0)  # compiles and loads what is needed, which takes longer than the trial itself
+    deadline = time.perf_counter() + seconds
+    if trial.predict(n_all / size) > seconds:
+        trial = attempt(size, 0.0)
+    while sizes[-1] < n_all or len(sizes) < 2:
+        left = deadline - time.perf_counter()
+        larger = [n for n in (n_all, 2 * size) if n <= n_all and trial.predict(n / size) < left]
+        if not larger:
             break
-        size, search_seconds, watched_seconds = larger[0], left / 2, left / 3
+        size = larger[0]
+        trial = attempt(size, left)
     return {
-        "seconds": _extrapolate(sizes, times, n_all),
+        "seconds": _extrapolate(sizes[1:] or sizes, times[1:] or times, n_all),
         "n_train": size,
         "is_assumed": trial.is_assumed,
         "elapsed": time.perf_counter() - started,
