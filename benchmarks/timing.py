@@ -1,84 +1,160 @@
 """Estimates of ``isocapsnet benchmark --dry-run`` beside the truth, for every method.
 
-    python benchmarks/timing.py planted-motif --methods all --jobs 2
-    ISOCAPSNET_DATA=... python benchmarks/timing.py abide-nyu --methods all --jobs 2 --json timing.json
+    python benchmarks/timing.py planted-motif --json docs/performance/timing-planted-motif.json
+    python benchmarks/timing.py abide-nyu --candidates 2 --json docs/performance/timing-abide-nyu.json
+    python benchmarks/timing.py --page docs/benchmark.md     # the tables of all these files into the page
+    python benchmarks/timing.py --epochs                     # how many of its epochs Iso-CapsNet needs
 
 The estimate is that of a dry run with all methods. The truth is the time of one job of each method, the first fold of
 the first repeat, from its first stage until its record is stored, explanation included. All jobs of a method are alike,
-so the run takes as many times longer as it has jobs. Each pair is printed when it is known, so a run can be cut off.
+so a run takes as many times longer as it has jobs. Each pair is printed and stored when it is known, the shortest
+first, so a run may be cut off.
 """
 
 import argparse
 import json
-import sys
+import os
 import tempfile
 import time
+from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import isocapsnet as ic
 from isocapsnet._format import seconds
 from isocapsnet._planning import Options, make_plan
 from isocapsnet.evaluation.engine.execution import Execution
+from isocapsnet.evaluation.engine.executors import count_cores
 from isocapsnet.evaluation.engine.runner import Outcome
 from isocapsnet.evaluation.engine.stages import Stage
 from isocapsnet.evaluation.jobs import Job
 
+BEGIN, END = "<!-- timing: begin -->\n", "<!-- timing: end -->\n"
+FILES = Path(__file__).parents[1] / "docs" / "performance"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data")
+    parser.add_argument("data", nargs="?")
     parser.add_argument("--methods", default="all")
     parser.add_argument("--protocol", default="nested")
     parser.add_argument("--candidates", type=int)
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--jobs", type=int, default=count_cores())
+    parser.add_argument("--json", type=Path, help="Store the times here.")
+    parser.add_argument("--page", type=Path, help="Write the tables of all stored times into this page.")
+    parser.add_argument("--epochs", action="store_true", help="Count the epochs until Iso-CapsNet stops early.")
     options = parser.parse_args()
+    if options.data is not None:
+        measure(options)
+    if options.epochs:
+        count_epochs()
+    if options.page is not None:
+        text = options.page.read_text()
+        before, after = text[: text.index(BEGIN) + len(BEGIN)], text[text.index(END) :]
+        tables = [_tabulate(json.loads(path.read_text())) for path in sorted(FILES.glob("timing-*.json"))]
+        options.page.write_text(before + "\n".join(tables) + after)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Time every method on a dataset: the trials, then one job each."""
     graphs = ic.load_graphs(options.data)
     methods = options.methods if options.methods == "all" else options.methods.split(",")
-    shared = {"protocol": options.protocol, "candidates": options.candidates, "repeats": 1, "jobs": options.jobs}
-    began = time.monotonic()
+    shared = {"protocol": options.protocol, "candidates": options.candidates, "jobs": options.jobs, "repeats": 1}
+    given = " ".join(f"--{name} {value}" for name, value in vars(options).items() if value and name in shared)
+    content: dict[str, Any] = {
+        "command": f"python benchmarks/timing.py {options.data} --methods {options.methods} {given}",
+        "data": repr(graphs).removeprefix("BrainGraphs(").removesuffix(")"),
+        "load": os.getloadavg()[0],
+        "cores": count_cores(),
+        "torch": version("torch"),
+        "methods": {},
+    }
+
+    def store() -> None:
+        if options.json is not None:
+            options.json.write_text(json.dumps(content, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
         dry = ic.benchmark(graphs, methods, out=Path(folder, "dry"), dry_run=True, progress=False, **shared)
-        print(f"{graphs!r}: all trials took {seconds(time.monotonic() - began)}", flush=True)
+        content["trials"] = time.monotonic() - began
+        print(f"{content['data']}: all trials took {seconds(content['trials'])}", flush=True)
         estimates = dry.context["estimated_time"]["methods"]
-        times = _run_first_fold(graphs, methods, Path(folder, "run"), shared, estimates)
-    if options.json is not None:
-        options.json.write_text(json.dumps({"data": options.data, **shared, "methods": times}, indent=1))
+        expected = {label: sum((entry["stages"] or {}).values()) for label, entry in estimates.items()}
+        starts: dict[str, float] = {}
+
+        def on_stage(job: Job, stage: Stage) -> None:
+            starts.setdefault(job.label, time.monotonic())
+
+        def on_outcome(outcome: Outcome) -> None:
+            label = outcome.job.label
+            content["methods"][label] = {
+                "estimate": expected[label],
+                "truth": time.monotonic() - starts[label],
+                "basis": estimates[label]["basis"],
+                "estimated_stages": estimates[label]["stages"],
+                "stages": None if outcome.record is None else outcome.record["seconds"],
+                "error": outcome.error,
+            }
+            print(_row(label, content["methods"][label]), flush=True)
+            store()
+
+        settings = _make_options(shared, Path(folder, "run"))
+        execution = Execution(make_plan(graphs, methods, settings), Path(folder, "run"))
+        first = [task for task in execution.waiting if task.job.fold == 0]
+        execution.waiting = sorted(first, key=lambda task: expected[task.job.label])
+        with settings.executor() as executor:
+            execution.run(executor, on_outcome=on_outcome, on_stage=on_stage)
 
 
-def _run_first_fold(
-    graphs: ic.BrainGraphs, methods: Any, folder: Path, shared: dict[str, Any], estimates: dict[str, Any]
-) -> dict[str, Any]:
-    """Run one job of each method, the shortest first, and print its time beside the estimate."""
+def count_epochs() -> None:
+    """Fit Iso-CapsNet to as many graphs as the inner fits of a search have, and print after how many epochs it stops."""
+    for name in ("planted-motif", "hiv-dti", "peking-1", "abide-nyu"):
+        graphs = ic.load_graphs(name)
+        used = np.flatnonzero(graphs.is_labelled)
+        part = used[np.random.default_rng(0).permutation(len(used))[: len(used) * 4 // 9]]
+        model = ic.MODELS["isocapsnet"](random_state=0, calibrate=False)
+        model.fit(np.asarray(graphs.adjacency)[part], graphs.labels[part])
+        print(f"{name}: {len(model.history_)} of {model.max_epochs} epochs with {len(part)} graphs", flush=True)
+
+
+def _make_options(shared: dict[str, Any], folder: Path) -> Options:
+    """The options of the run that the dry run is about."""
     defaults = {name: entry.default for name, entry in signature(ic.benchmark).parameters.items()}
     given = {**defaults, **shared, "out": folder}
-    settings = Options(**{name: given[name] for name in Options.__dataclass_fields__})
-    execution = Execution(make_plan(graphs, methods, settings), folder)
-    first = [task for task in execution.waiting if task.job.fold == 0]
-    expected = {label: sum((entry["stages"] or {}).values()) for label, entry in estimates.items()}
-    execution.waiting = sorted(first, key=lambda task: expected[task.job.label])
-    starts: dict[str, float] = {}
-    times: dict[str, Any] = {}
-    print("| method | estimate | truth | estimate / truth | from |\n|---|---|---|---|---|")
+    return Options(**{name: given[name] for name in Options.__dataclass_fields__})
 
-    def on_stage(job: Job, stage: Stage) -> None:
-        starts.setdefault(job.label, time.monotonic())
 
-    def on_outcome(outcome: Outcome) -> None:
-        label = outcome.job.label
-        truth, basis = time.monotonic() - starts[label], estimates[label]["basis"]
-        stages = None if outcome.record is None else outcome.record["seconds"]
-        times[label] = {"estimate": expected[label], "truth": truth, "basis": basis, "error": outcome.error}
-        times[label] |= {"estimated_stages": estimates[label]["stages"], "stages": stages}
-        ratio = f"{expected[label] / truth:.2f}" if outcome.error is None else outcome.error
-        print(f"| {label} | {seconds(expected[label])} | {seconds(truth)} | {ratio} | {basis} |", flush=True)
+def _row(label: str, times: dict[str, Any]) -> str:
+    ratio = f"{times['estimate'] / times['truth']:.2f}" if times["error"] is None else times["error"]
+    return f"| {label} | {seconds(times['estimate'])} | {seconds(times['truth'])} | {ratio} | {times['basis']} |"
 
-    with settings.executor() as executor:
-        execution.run(executor, on_outcome=on_outcome, on_stage=on_stage)
-    return times
+
+def _tabulate(content: dict[str, Any]) -> str:
+    """The times of one dataset as Markdown."""
+    methods = content["methods"]
+    ratios = [times["estimate"] / times["truth"] for times in methods.values() if times["truth"] > 1]
+    within = sum(0.5 <= ratio <= 2 for ratio in ratios)
+    return "\n".join(
+        [
+            f"{content['data']}, {content['cores']} cores with a load of {content['load']:.1f} before the run, torch "
+            f"{content['torch']}: all trials took {seconds(content['trials'])}. Of {len(ratios)} methods whose job "
+            f"takes more than a second, {within} are within a factor of two.",
+            "",
+            "```bash",
+            content["command"],
+            "```",
+            "",
+            "| method | estimate | truth | ratio | estimated from |",
+            "|---|---|---|---|---|",
+            *(_row(label, times) for label, times in sorted(methods.items(), key=lambda item: item[1]["truth"])),
+            "",
+        ]
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
