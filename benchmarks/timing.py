@@ -111,7 +111,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def count_epochs() -> None:
-    """Fit Iso-CapsNet to as many graphs as the inner fits of a search have, and print after how many epochs it stops."""
+    """Fit Iso-CapsNet to as many graphs as an inner fit of a search has, and print after how many epochs it stops."""
     for name in ("planted-motif", "hiv-dti", "peking-1", "abide-nyu"):
         graphs = ic.load_graphs(name)
         used = np.flatnonzero(graphs.is_labelled)

@@ -67,6 +67,15 @@ def test_workers_report_each_new_stage(tmp_path: Path) -> None:
         assert list(dict.fromkeys(s.name for f, s in seen if f == fold)) == ["search", "fit", "predict", "explain"]
 
 
+def test_a_display_that_fails_fails_no_job(tmp_path: Path) -> None:
+    def on_stage(job: Job, stage: Stage) -> None:
+        raise OSError("the terminal is gone")
+
+    execution = Execution(_plan(), tmp_path)
+    execution.run(InProcessExecutor(), on_stage=on_stage)
+    assert [(row.jobs, row.failed) for row in execution.table().rows] == [(3, 0)]
+
+
 def test_epochs_are_reported_a_few_times_per_second_and_new_stages_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now, sent = [100.0], list[tuple[float, Stage]]()
     monkeypatch.setattr(stages.time, "monotonic", lambda: now[0])

@@ -94,7 +94,12 @@ def submit(
     if on_stage is None or not isinstance(executor, InProcessExecutor | ThreadPoolExecutor):
         return executor.submit(run, task.to_json(), limits)
     report = on_stage
-    return executor.submit(run, task.to_json(), limits, lambda content: report(task.job, Stage.from_json(content)))
+
+    def on_content(content: list[Any]) -> None:
+        with suppress(Exception):  # a display that fails must not fail the job
+            report(task.job, Stage.from_json(content))
+
+    return executor.submit(run, task.to_json(), limits, on_content)
 
 
 def load_finished(task: Task, store: Store) -> Record | None:
