@@ -10,11 +10,11 @@ from benchmark_toys import Logistic, Prior, Raises, toy_method, toy_source
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isocapsnet._stages import end_epoch
+from isocapsnet._stages import Watcher, end_epoch, watching
 from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol
 from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
-from isocapsnet.evaluation.jobs import Task
+from isocapsnet.evaluation.jobs import Task, run_job
 from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, time_job
 
 #: Seconds that a training says its epochs have taken.
@@ -70,9 +70,18 @@ def test_epochs_that_are_left_out_are_as_long_as_those_before(n_trainings: int, 
 
 
 def test_a_search_is_as_long_as_all_its_fits_even_if_it_is_cut(tmp_path: Path) -> None:
-    whole = _estimate(_task(tmp_path, candidates=3))
-    cut = _estimate(_task(tmp_path, candidates=3), seconds=1e-6)
-    assert whole["search"] == pytest.approx(9 * 98 * EPOCH, rel=0.01)
+    class Counter(Watcher):
+        n_fits = 0
+
+        def on_stage(self, stage: str, number: int, total: int) -> None:
+            self.n_fits = max(self.n_fits, number)
+
+    task, counter = _task(tmp_path, candidates=3), Counter()
+    with watching(counter):
+        run_job(task)
+    assert counter.n_fits > 3
+    whole, cut = _estimate(task), _estimate(task, seconds=1e-6)
+    assert whole["search"] == pytest.approx(counter.n_fits * 98 * EPOCH, rel=0.01)
     assert cut["search"] == pytest.approx(whole["search"], rel=0.01)
 
 
