@@ -33,7 +33,7 @@ class Epochs(Prior):
 
 def _plan() -> Plan:
     method = toy_method("epochs", Epochs, space={"n_epochs": [3, 4]})
-    return Plan(toy_source(), (method,), Protocol(n_candidates=2), repeats=1)
+    return Plan(toy_source(), (method,), Protocol(n_candidates=3), repeats=1)
 
 
 def _run(folder: Path, jobs: int) -> list[tuple[int, Stage]]:
