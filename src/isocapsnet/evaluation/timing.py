@@ -151,6 +151,8 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         trial = attempt(size, 0.0)
     while sizes[-1] < n_all or len(sizes) < 2:
         left = deadline - time.perf_counter()
+        if len(sizes) == 2:  # how the time grows is worth some more of it
+            left = max(left, 2 * seconds)
         larger = [n for n in (n_all, 2 * size) if n <= n_all and trial.predict(n / size) < left]
         if not larger:
             break
@@ -164,7 +166,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     }
 
 
-def _try(task: Task, fold: Fold, search_seconds: float = 0.0, watched_seconds: float = 0.0) -> _Trial:
+def _try(task: Task, fold: Fold, search_seconds: float, watched_seconds: float) -> _Trial:
     """A job that is cut short."""
     job, samples, fitter = task.job, task.source.load(), make_fitter(task, fold)
     trial, settings = _Trial(search_seconds, watched_seconds), dict[str, Any]()
