@@ -206,7 +206,7 @@ def gpu_page(result: dict[str, Any], others: list[dict[str, Any]]) -> list[str]:
         *gpu_match(result),
         *(line for other in others for line in gpu_elsewhere(other)),
         *gpu_routing(result),
-        *gpu_training(result["training"]),
+        *gpu_training(result),
     ]
 
 
@@ -311,14 +311,31 @@ def gpu_routing(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def gpu_training(row: dict[str, Any]) -> list[str]:
-    return [
+def gpu_training(result: dict[str, Any]) -> list[str]:
+    row = result["training"]
+    text = [
         "### One training step of Iso-CapsNet: 64 graphs of 90 nodes, 4 templates, k = 4\n",
         "Match, routing, residual, decoder, loss, gradients and fused AdamW: "
         f"{milliseconds(row, 'fused')} from Python, {milliseconds(row, 'one_thread')} on one thread, "
         f"{milliseconds(row, 'replayed')} on the device. The rest is the time that the host needs to launch the many "
         "small operations around match and routing.\n",
     ]
+    if "recorded" in row:
+        text.append(
+            f"A fit records the second step of each batch size as a CUDA graph and replays it: "
+            f"{milliseconds(row, 'recorded')} from Python. The results have the same bits "
+            "(`tests/models/test_recording.py`).\n"
+        )
+    if "nested" in result:
+        rows = [[str(run["jobs"]), f"{run['seconds']:.0f} s", f"{run['roc_auc']:.3f}"] for run in result["nested"]]
+        text += [
+            "### The nested protocol on ABIDE-NYU: 182 graphs of 116 nodes\n",
+            "5 x 3 folds, 2 candidates in 3 inner folds: 105 fits of the paper's network, with the start of the "
+            "processes. Most of a fit on its own is the drawing of 43 million initial weights on the host, so several "
+            "processes share the GPU well: `python benchmarks/gpu.py --only nested --nested abide-nyu`\n",
+            table(["`--jobs`", "time", "ROC AUC"], rows),
+        ]
+    return text
 
 
 WHY = """## Why it is fast

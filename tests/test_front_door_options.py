@@ -11,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import isocapsnet as ic
-from isocapsnet._methods import keep_suitable, list_methods
+from isocapsnet._methods import keep_suitable, list_methods, parse_value
+from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.worker import Limits
 
@@ -247,3 +248,15 @@ def test_figures_of_one_method_take_its_name(study: ic.BrainGraphs, tmp_path: Pa
 def test_the_readme_names_every_method() -> None:
     text = (Path(__file__).parents[1] / "README.md").read_text()
     assert " ".join(ic.MODELS) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("method", ["cnn[calibrate=maybe]", "cnn[learning_rate=-1]", "linear[C=0]"])
+def test_values_that_no_data_could_make_valid_are_refused_before_a_job_runs(method, study, tmp_path):
+    with pytest.raises(InputError, match=method[method.index("[") + 1 : method.index("=")]):
+        ic.benchmark(study, methods=method, out=tmp_path, dry_run=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_true_and_false_may_be_written_as_in_json():
+    spellings = [parse_value(text) for text in ("true", "false", "True", " False ", "none", "1e-3")]
+    assert spellings == [True, False, True, False, "none", 1e-3]

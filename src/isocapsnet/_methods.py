@@ -5,13 +5,14 @@ import inspect
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
 from isocapsnet._code_versions import source_version
 from isocapsnet._estimators import changed_parameters, describe_estimator, specify
 from isocapsnet._validation import InputError
-from isocapsnet.evaluation.estimation import as_plain
+from isocapsnet.evaluation.estimation import as_plain, as_tuples
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.plan import MethodSpec
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, Step
@@ -56,9 +57,9 @@ def split_values(text: str) -> list[str]:
 
 
 def parse_value(text: str) -> Any:
-    """A Python literal, or else the text itself."""
+    """A Python literal, ``true`` or ``false``, or else the text itself."""
     try:
-        return ast.literal_eval(text.strip())
+        return ast.literal_eval({"true": "True", "false": "False"}.get(text.strip(), text.strip()))
     except (ValueError, SyntaxError):
         return text.strip()
 
@@ -178,6 +179,7 @@ def list_one_method(method: Method, **options: Any) -> MethodSpec:
 def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool = False, **runtime: Any) -> MethodSpec:
     """A method by its name."""
     from isocapsnet.models import CONTROLS, MODELS
+    from isocapsnet.models._parameters import check_fields
 
     model, is_ours = find_class(name), name in MODELS or name in CONTROLS
     estimator = _with_defaults(model)
@@ -185,6 +187,9 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
     parameters = {key: as_plain(value) for key, value in parameters.items()}
     getattr(model, "refuse_moved", lambda parameters: None)(parameters)
     check_parameters(name, parameters, defaults)
+    given = model(**{key: as_tuples(value) for key, value in parameters.items()})
+    if is_ours and is_dataclass(given):
+        check_fields(given)  # what does not depend on the data, before a job runs
     return specify(
         estimator,
         name=name,

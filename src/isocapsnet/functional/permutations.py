@@ -21,9 +21,10 @@ _TABLE_SIZE = 8
 
 
 @lru_cache(maxsize=16)
-def permutation_table(kernel_size: int) -> Tensor:
+def permutation_table(kernel_size: int, device: torch.device | str = "cpu") -> Tensor:
     """All permutations of ``range(kernel_size)`` in lexicographic order, int64 ``(k!, k)``."""
-    return torch.tensor(list(permutations(range(kernel_size))), dtype=torch.int64).reshape(-1, kernel_size)
+    table = torch.tensor(list(permutations(range(kernel_size))), dtype=torch.int64).reshape(-1, kernel_size)
+    return table.to(device)
 
 
 def permutation_number(orders: Tensor) -> Tensor:
@@ -40,7 +41,7 @@ def permutation_number(orders: Tensor) -> Tensor:
 def permutation_at(number: Tensor, kernel_size: int) -> Tensor:
     """The inverse of :func:`permutation_number`: int64 ``(...)`` to int64 ``(..., k)``."""
     if kernel_size <= _TABLE_SIZE:
-        return permutation_table(kernel_size).to(number.device)[number]
+        return permutation_table(kernel_size, number.device)[number]
     orders = torch.empty(*number.shape, kernel_size, dtype=torch.int64, device=number.device)
     for i in range(kernel_size):
         block = factorial(kernel_size - 1 - i)

@@ -77,7 +77,8 @@ class GraphStore:
         """
         index = self.index[positions]
         if self.resident is not None:
-            return self.resident[torch.from_numpy(index).to(self.device)], self.codes_at(positions)
+            rows = self.on_device(index)
+            return self.resident[rows], self.codes[rows]
         order = np.argsort(index)  # in the order of the file, so that a memory map is read from front to back
         graphs = self._new_buffer(len(index)) if buffer is None else buffer[: len(index)]
         n_labeled = len(self.sources[0])
@@ -101,4 +102,8 @@ class GraphStore:
 
     def codes_at(self, positions: NDArray[np.int64]) -> Tensor:
         """Codes ``(n,)`` at positions of this store."""
-        return self.codes[torch.from_numpy(self.index[positions]).to(self.device)]
+        return self.codes[self.on_device(self.index[positions])]
+
+    def on_device(self, index: NDArray[np.int64]) -> Tensor:
+        """Indices on the device of the graphs; the host does not wait for the steps that the device still has to do."""
+        return torch.from_numpy(index).to(self.device, non_blocking=True)

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -87,15 +88,16 @@ class MarginReached:
     """
 
     def __init__(self, tolerance: float) -> None:
-        self.tolerance, self.total, self.n_labelled = tolerance, 0.0, 0
+        self.tolerance = tolerance
+        self.batches: list[tuple[Tensor, Tensor]] = []
 
     def on_batch_end(self, output: CapsuleOutput, codes: Tensor) -> None:
-        """Add the margin losses of the labelled graphs of a batch."""
-        self.total += float(margin_loss(safe_norm(output.capsules.detach()), codes).sum())
-        self.n_labelled += int((codes >= 0).sum())
+        """Note the sum of the margin losses of a batch and its number of labelled graphs, without waiting for a GPU."""
+        losses = margin_loss(safe_norm(output.capsules.detach()), codes)
+        self.batches.append((losses.sum(), (codes >= 0).sum()))
 
     def on_epoch_end(self, history: History) -> bool:
         """Whether the mean over the epoch is below the tolerance."""
-        reached = self.total < self.tolerance * self.n_labelled
-        self.total, self.n_labelled = 0.0, 0
-        return reached
+        losses, n_labelled = (sum(torch.stack(column).tolist()) for column in zip(*self.batches, strict=True))
+        self.batches.clear()
+        return losses < self.tolerance * n_labelled

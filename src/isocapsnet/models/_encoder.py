@@ -53,10 +53,10 @@ class EncoderLoss(nn.Module):
 
     def forward(self, output: EncoderOutput, targets: Tensor) -> Tensor:
         """The mean loss of a batch with targets ``(n_graphs,)``."""
-        labelled = targets >= 0
         # A sum divided by the weights: for a batch without labels it is 0, whereas torch's mean is NaN.
-        loss = cross_entropy(output.logits[labelled], targets[labelled], self.class_weight, reduction="sum")
-        loss = loss / self.class_weight[targets[labelled]].sum().clamp_min(1e-12)
+        loss = cross_entropy(output.logits, targets, self.class_weight, ignore_index=-1, reduction="sum")
+        weights = self.class_weight[targets.clamp_min(0)] * (targets >= 0)
+        loss = loss / weights.sum().clamp_min(1e-12)
         if output.reconstruction is not None and output.graphs is not None:
             loss = loss + self.reconstruction_weight * mse_loss(output.reconstruction, output.graphs)
         return loss

@@ -1,6 +1,6 @@
 """The motif form of Iso-CapsNet: the estimator that trains it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ class MotifForm(NetworkClassifier):
     {training_and_fitted}
     """
 
+    _records_steps: ClassVar[bool] = True
     _smaller_model_hint = "use fewer or smaller motifs"
 
     windows: Annotated[str, one_of(*MOTIF_WINDOWS)] = "neighborhood"

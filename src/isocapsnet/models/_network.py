@@ -18,6 +18,7 @@ from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
+from isocapsnet.models._recording import recording_stream
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
@@ -42,6 +43,8 @@ class NetworkClassifier(GraphClassifier):
 
     #: Whether the weight decay is decoupled from the gradient (AdamW) or an L2 penalty (Adam).
     _decoupled_weight_decay: ClassVar[bool] = True
+    #: Whether the module never waits for the device, so that its training steps can be recorded on a GPU.
+    _records_steps: ClassVar[bool] = False
     #: What the error about too little memory recommends.
     _smaller_model_hint: ClassVar[str] = "choose smaller layer sizes"
 
@@ -139,27 +142,32 @@ class NetworkClassifier(GraphClassifier):
         used = graphs.subset(np.concatenate([training, np.arange(len(codes), len(graphs))]))
         weights = class_weights(self.class_weight, self.classes_, codes)
         criterion = self._build_criterion(torch.as_tensor(weights, dtype=torch.float32)).to(graphs.device)
-        # All random numbers come from a forked generator: the user's own stays as it was.
-        with torch.random.fork_rng(devices=[graphs.device] if graphs.device.type == "cuda" else []):
+        with (
+            # All random numbers come from a forked generator: the user's own stays as it was.
+            torch.random.fork_rng(devices=[graphs.device] if graphs.device.type == "cuda" else []),
+            # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
+            torch.autograd.set_multithreading_enabled(False),
+            repeatable_convolutions(),
+            recording_stream(graphs.device),
+        ):
             torch.manual_seed(seed)
             module = self._build_module(self.n_nodes_in_, len(self.classes_)).to(graphs.device)
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
             self._check_room(graphs.device, module, batch)
-            # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
-            with torch.autograd.set_multithreading_enabled(False), repeatable_convolutions():
-                self._prepare(module, used)
-                history = train(
-                    module,
-                    criterion,
-                    self._build_optimizer(module),
-                    used,
-                    graphs.subset(validation) if len(validation) else None,
-                    batch_size=self.batch_size,
-                    max_epochs=self.max_epochs,
-                    patience=self.patience,
-                    callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
-                    verbose=bool(self.verbose),
-                )
+            self._prepare(module, used)
+            history = train(
+                module,
+                criterion,
+                self._build_optimizer(module),
+                used,
+                graphs.subset(validation) if len(validation) else None,
+                batch_size=self.batch_size,
+                max_epochs=self.max_epochs,
+                patience=self.patience,
+                callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
+                verbose=bool(self.verbose),
+                record=self._records_steps,
+            )
         module.zero_grad()  # gradients are as large as the module
         return module.eval(), history
 

@@ -64,5 +64,5 @@ class SpectralStore(GraphStore):
         graphs, codes = super().batch(positions, buffer)
         if self.vectors is None:
             return graphs, codes
-        vectors = Rows(self.vectors, torch.from_numpy(self.index[positions]).to(self.device), self.distinct)
+        vectors = Rows(self.vectors, self.on_device(self.index[positions]), self.distinct)
         return {"graphs": graphs, "window_vectors": vectors}, codes

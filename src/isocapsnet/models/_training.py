@@ -16,6 +16,7 @@ from torch.optim.adamw import adamw
 
 from isocapsnet._stages import end_epoch
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._recording import Recorded
 
 logger = logging.getLogger("isocapsnet")
 
@@ -109,6 +110,7 @@ def train(
     patience: int | None = None,
     callbacks: Iterable[Any] = (),
     verbose: bool = False,
+    record: bool = False,
 ) -> History:
     """Train ``module`` in place and return the history.
 
@@ -126,34 +128,49 @@ def train(
     callbacks : iterable of Callback or callable
     verbose : bool
         Print one line per epoch.
+    record : bool
+        On a GPU, record a step for each size of a batch and replay it; for modules that never wait for the device.
     """
     history: History = []
     best = _BestEpoch(module) if validation is not None and patience is not None else None
     on_epoch_end = [getattr(callback, "on_epoch_end", callback) for callback in callbacks]
     on_batch_end = [callback.on_batch_end for callback in callbacks if hasattr(callback, "on_batch_end")]
 
+    def step(inputs: Any, codes: Tensor) -> tuple[Tensor, Any]:
+        optimizer.zero_grad()
+        output = apply(module, inputs)
+        loss = criterion(output, codes)
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), output
+
+    @torch.no_grad()
+    def evaluate(inputs: Any, codes: Tensor) -> tuple[Tensor, Any]:
+        output = apply(module, inputs)
+        return criterion(output, codes), None
+
+    if record and graphs.device.type == "cuda":
+        step, evaluate = Recorded(step), Recorded(evaluate)
     for epoch in range(1, max_epochs + 1):
         start = perf_counter()
         module.train()
-        losses, sizes = [], []
+        losses = []
         for inputs, codes in graphs.batches(batch_size, shuffle=True):
-            optimizer.zero_grad()
-            output = apply(module, inputs)
-            loss = criterion(output, codes)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-            sizes.append(len(codes))
-            if not math.isfinite(losses[-1]):
-                raise TrainingDivergedError(
-                    f"Training diverged in epoch {epoch}: the loss became {losses[-1]}. Lower learning_rate (now "
-                    f"{optimizer.learning_rate:g}) or scale the graphs."
-                )
+            loss, output = step(inputs, codes)
+            losses.append((loss, len(codes)))
+            if graphs.device.type == "cpu" and not math.isfinite(loss):
+                break  # on a GPU the host does not wait for each loss
             for callback in on_batch_end:
                 callback(output, codes)
-        row = {"epoch": epoch, "train_loss": float(np.average(losses, weights=sizes))}
+        row = {"epoch": epoch, "train_loss": _mean(losses)}
+        if not math.isfinite(row["train_loss"]):
+            raise TrainingDivergedError(
+                f"Training diverged in epoch {epoch}: the loss became {row['train_loss']}. Lower learning_rate (now "
+                f"{optimizer.learning_rate:g}) or scale the graphs."
+            )
         if validation is not None:
-            row["valid_loss"] = _mean_loss(module, criterion, validation, batch_size)
+            module.eval()
+            row["valid_loss"] = _mean((evaluate(*batch)[0], len(batch[1])) for batch in validation.batches(batch_size))
         history.append(row | {"dur": perf_counter() - start})
         if verbose:
             print(_describe(history[-1], max_epochs))
@@ -181,10 +198,10 @@ def outputs(module: nn.Module, graphs: GraphStore, batch_size: int) -> Iterator[
         yield apply(module, inputs), codes
 
 
-def _mean_loss(module: nn.Module, criterion: Callable[[Any, Tensor], Tensor], graphs: GraphStore, size: int) -> float:
-    losses = [(criterion(output, codes).item(), len(codes)) for output, codes in outputs(module, graphs, size)]
+def _mean(losses: Iterable[tuple[Tensor, int]]) -> float:
+    """The mean over graphs, from the losses of batches and their sizes. On a GPU this is where the host waits."""
     values, sizes = zip(*losses, strict=True)
-    return float(np.average(values, weights=sizes))
+    return float(np.average(torch.stack(values).tolist(), weights=sizes))
 
 
 def _describe(row: dict[str, Any], max_epochs: int) -> str:

@@ -128,6 +128,7 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
     {fitted}
     """
 
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"corruption": [0.0, 0.25, 0.5], "learning_rate": [3e-4, 1e-3]}
 
     hidden_sizes: Sizes = (256, 64)

@@ -167,6 +167,7 @@ class BNTClassifier(EncoderClassifier):
     {training_and_fitted}
     """
 
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"n_clusters": [10, 100], "learning_rate": [1e-4, 3e-4, 1e-3]}
 
     n_layers: Layers = 2

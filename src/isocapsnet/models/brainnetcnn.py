@@ -185,6 +185,7 @@ class BrainNetCNNClassifier(EncoderClassifier):
     {training_and_fitted}
     """
 
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"channels": [(32,), (32, 32)], "learning_rate": [1e-4, 3e-4, 1e-3]}
 
     channels: Sizes = (32, 32)

@@ -95,6 +95,7 @@ class CapsNetClassifier(CapsuleClassifier):
     {training_and_fitted}
     """
 
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3, 3e-3], "n_primary": [2, 4, 8]}
 
     n_channels: Count = 16

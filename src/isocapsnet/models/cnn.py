@@ -71,6 +71,7 @@ class CNNClassifier(EncoderClassifier):
     {training_and_fitted}
     """
 
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"learning_rate": [1e-4, 3e-4, 1e-3], "dropout": [0.0, 0.5]}
 
     channels: Sizes = (6, 16)

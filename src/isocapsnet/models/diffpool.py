@@ -177,6 +177,7 @@ class DiffPoolClassifier(GraphNeuralNetwork):
         }
     }
     _module = DiffPool
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"n_layers": [1, 2], "pool_ratio": [0.1, 0.25], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     n_layers: Layers = 1

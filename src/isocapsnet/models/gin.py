@@ -108,6 +108,7 @@ class GINClassifier(GraphNeuralNetwork):
 
     PRESETS: ClassVar = {"paper": {"n_layers": 4, "readout": "sum", "dropout_on": "scores"}}
     _module = GIN
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"n_layers": [1, 2], "density": [0.02, 0.05, 0.1], "learning_rate": [3e-4, 1e-3, 3e-3]}
 
     readout: Annotated[str, one_of("mean", "sum")] = "mean"

@@ -161,6 +161,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     version: ClassVar[int] = 4
     _warned_before: ClassVar[int | None] = 2  # later versions added motif forms; fitted models predict the same
 
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"learning_rate": [3e-4, 1e-3]}
     _smaller_model_hint = 'use weight_sharing="template", fewer templates, a larger stride or smaller decoder_sizes'
 

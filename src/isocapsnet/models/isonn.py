@@ -109,6 +109,7 @@ class IsoNNClassifier(EncoderClassifier):
     PRESETS: ClassVar = {
         "paper": {"kernel_size": 4, "n_templates": 3, "hidden_sizes": (1024, 128), "squared": True},
     }
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"kernel_size": [2, 3, 4], "n_templates": [1, 2, 4], "learning_rate": [3e-4, 1e-3]}
     _smaller_model_hint = "use fewer templates, a larger stride or smaller hidden_sizes"
 

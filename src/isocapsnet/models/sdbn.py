@@ -163,6 +163,7 @@ class SDBNClassifier(EncoderClassifier, SemiSupervisedNetwork):
     """
 
     PRESETS: ClassVar = {"paper": {"structural_augmentation": True}}
+    _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"learning_rate": [1e-4, 3e-4, 1e-3], "reconstruction_weight": [0.0, 0.1, 1.0]}
 
     channels: Sizes = (6, 16)

@@ -161,7 +161,7 @@ class MotifNetwork(nn.Module):
         deviations = (graphs - self.center) / self.scale
         n_graphs, n_nodes, k = *deviations.shape[:2], self.templates.shape[-1]
         if self.windows == "diagonal":
-            nodes = diagonal_windows(n_nodes, k).to(graphs.device).expand(n_graphs, -1, -1)
+            nodes = diagonal_windows(n_nodes, k, graphs.device).expand(n_graphs, -1, -1)
         else:
             n_windows = min(max(_LEAST_WINDOWS, n_nodes // 2), n_nodes * (n_nodes - 1) // 2)
             nodes = grown_windows(deviations, k, n_windows)

@@ -33,7 +33,7 @@ def by_graph(values: Tensor, windows: Tensor) -> Tensor:
 
 def permuted_templates(templates: Tensor) -> Tensor:
     """Every P K Pᵀ: ``(n_templates, k, k)`` to ``(n_templates, k!, k, k)``."""
-    table = permutation_table(templates.shape[-1]).to(templates.device)
+    table = permutation_table(templates.shape[-1], templates.device)
     return templates[:, table[:, :, None], table[:, None, :]]
 
 
