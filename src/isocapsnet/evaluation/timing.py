@@ -32,7 +32,7 @@ STAGES = ("search", "fit", "predict", "explain")
 #: The share of its epochs that a training with early stopping is taken to need if no end was seen. Iso-CapsNet needed
 #: between 0.3 (ABIDE-NYU) and 1 (planted motifs) of them, so this is wrong by a factor below two.
 USUAL_SHARE = 0.55
-# Training graphs of each class in the first trials.
+# Training graphs of each class in the first trial; the second has half of them if all graphs would take too long.
 _FIRST_PER_CLASS = 12
 # The first epoch is not representative. Others are measured for at least this long, or this many of them.
 _EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
@@ -148,6 +148,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     trial = attempt(size, 0.0)  # compiles and loads what is needed, which takes longer than the trial itself
     deadline = time.perf_counter() + seconds
     if trial.predict(n_all / size) > seconds:
+        size = min(size, int(np.ceil(_FIRST_PER_CLASS / 2 / rarest)))
         trial = attempt(size, 0.0)
     while sizes[-1] < n_all or len(sizes) < 2:
         left = deadline - time.perf_counter()
