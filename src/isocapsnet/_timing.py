@@ -184,7 +184,8 @@ def _run_trials(
             while waiting and len(running) < n_slots:
                 share = (deadline - time.monotonic()) * n_slots / len(waiting)
                 trial = float(np.clip(share, _LEAST_SECONDS, _MOST_SECONDS))
-                task = replace(waiting.pop(0), source=source, trial_seconds=trial)
+                task = waiting.pop(0)
+                task = replace(task, source=source, trial_seconds=task.trial_seconds or trial)
                 show(len(answers), task.job.label)
                 began = time.monotonic()
                 running[submit(executor, task, limits)] = task, began
@@ -194,6 +195,8 @@ def _run_trials(
                 answer = answers[task.job.label] = future.result()
                 if "record" in answer:
                     startup = max(startup, time.monotonic() - began - answer["record"]["elapsed"])
+                    if answer["record"]["is_assumed"] and task.trial_seconds != _MOST_SECONDS:
+                        waiting.append(replace(task, trial_seconds=_MOST_SECONDS))  # the end may be seen with more time
                 show(len(answers), ", ".join(other.job.label for other, _ in running.values()))
     return answers, startup
 

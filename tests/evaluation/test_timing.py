@@ -94,9 +94,9 @@ def test_a_training_with_early_stopping_is_watched_to_its_end(tmp_path: Path) ->
 
 
 def test_other_trainings_need_the_share_of_epochs_of_those_that_were_watched(tmp_path: Path) -> None:
-    # One training of 20 epochs fits into a third of the time, and the second is cut after two.
+    # One training of 20 epochs fits into half of the time, and the second is cut after two.
     task = _task(tmp_path, stops_after=20, n_trainings=2)
-    answer = time_job(task, 3 * 20.5 * EPOCH)
+    answer = time_job(task, 2 * 20.5 * EPOCH)
     assert not answer["is_assumed"]
     assert answer["seconds"]["fit"] == pytest.approx(18 * EPOCH, rel=0.05)
 

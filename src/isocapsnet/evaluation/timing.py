@@ -63,14 +63,13 @@ class _Trial(Watcher):
 
     Parameters
     ----------
-    search_seconds : float
-        A search ends before its first fit after this time; there is at least one.
-    watched_seconds : float
-        Trainings with early stopping are not cut before they have taken this long together.
+    seconds : float
+        A search ends before its first fit after this time; there is at least one. Trainings with early stopping are not
+        cut before they have taken this long together.
     """
 
-    def __init__(self, search_seconds: float, watched_seconds: float) -> None:
-        self._search_seconds, self._watched_seconds = search_seconds, watched_seconds
+    def __init__(self, seconds: float) -> None:
+        self._search_seconds = self._watched_seconds = seconds
         self._began = self._entered = time.perf_counter()
         self._stage = "search"
         self._trainings: list[_Training] = []
@@ -139,7 +138,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
 
     def attempt(size: int, seconds: float) -> _Trial:
         began = time.perf_counter()
-        trial = _try(task, _take(fold, order[:size]), seconds / 2, seconds / 3)
+        trial = _try(task, _take(fold, order[:size]), seconds / 2)
         trial.spent = time.perf_counter() - began
         sizes.append(size)
         times.append(trial.seconds)
@@ -167,10 +166,10 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     }
 
 
-def _try(task: Task, fold: Fold, search_seconds: float, watched_seconds: float) -> _Trial:
+def _try(task: Task, fold: Fold, seconds: float) -> _Trial:
     """A job that is cut short."""
     job, samples, fitter = task.job, task.source.load(), make_fitter(task, fold)
-    trial, settings = _Trial(search_seconds, watched_seconds), dict[str, Any]()
+    trial, settings = _Trial(seconds), dict[str, Any]()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, watching(trial):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
