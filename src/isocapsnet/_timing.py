@@ -64,19 +64,18 @@ class MethodTime:
 class RunTime:
     """The time of a run: ``seconds`` of computing by method, and until the end if jobs run at the same time.
 
-    ``wall`` is None if the number of workers is not known. ``startup`` are the seconds until a worker begins.
+    ``wall`` is None if the number of workers is not known; it includes the time until a worker begins.
     """
 
     methods: Sequence[MethodTime]
     seconds: Mapping[str, float]
     wall: float | None
-    startup: float
 
     def to_json(self) -> dict[str, Any]:
         """For ``results.context``."""
         methods = {
-            time.method: {"seconds": self.seconds.get(time.method), "stages": time.stages, "basis": time.basis}
-            for time in self.methods
+            entry.method: {"seconds": self.seconds.get(entry.method), "stages": entry.stages, "basis": entry.basis}
+            for entry in self.methods
         }
         return {"methods": methods, "seconds": sum(self.seconds.values()), "wall": self.wall}
 
@@ -143,13 +142,14 @@ def estimate_time(execution: Execution, plan: Plan, options: Options, console: C
             methods.append(_read_answer(label, count, answers[label], plan))
     times = {method.method: method for method in methods}
     waiting = [(task.job.label, times[task.job.label].of_job(task)) for task in execution.waiting]
-    totals = Counter[str]()
-    for label, duration in waiting:
-        if times[label].stages is not None:
-            totals[label] += duration  # type: ignore[assignment]
+    totals = {
+        method.method: sum(duration for label, duration in waiting if label == method.method)
+        for method in methods
+        if method.stages is not None
+    }
     n_slots = options.count_slots()
     wall = None if n_slots is None else startup + schedule([duration for _, duration in waiting], n_slots)
-    return RunTime(methods, totals, wall, startup)
+    return RunTime(methods, totals, wall)
 
 
 def schedule(durations: Sequence[float], n_slots: int) -> float:
