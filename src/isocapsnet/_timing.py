@@ -31,6 +31,8 @@ from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE
 _ALL_SECONDS, _LEAST_SECONDS, _MOST_SECONDS = 45.0, 3.0, 25.0
 # A trial that takes this long is stopped: one epoch or one fit of the method takes longer than a trial may.
 _LIMIT_SECONDS = 120.0
+# With less of a core in its trials than this, a method would be faster on an idle machine.
+_BUSY = 0.6
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,15 @@ class MethodTime:
         are not known.
     basis : str
         Where the seconds come from.
+    core : float
+        The share of a core that trials got.
     """
 
     method: str
     n_jobs: int
     stages: Mapping[str, float] | None
     basis: str
+    core: float = 1.0
 
     def of_job(self, task: Task) -> float:
         """The seconds of a job; only those on the data as given are explained."""
@@ -73,10 +78,7 @@ class RunTime:
 
     def to_json(self) -> dict[str, Any]:
         """For ``results.context``."""
-        methods = {
-            entry.method: {"seconds": self.seconds.get(entry.method), "stages": entry.stages, "basis": entry.basis}
-            for entry in self.methods
-        }
+        methods = {entry.method: {"seconds": self.seconds.get(entry.method), **vars(entry)} for entry in self.methods}
         return {"methods": methods, "seconds": sum(self.seconds.values()), "wall": self.wall}
 
     def table(self) -> Table:
@@ -103,7 +105,13 @@ class RunTime:
             several = f" with {n_slots} workers ({computing} of computing)" if (n_slots or 1) > 1 else ""
             words = f"About {seconds(self.wall)} in all{several}."
         unknown = [method.method for method in self.methods if method.stages is None]
-        return [words, *([f"Without {', '.join(unknown)}, of which the time is not known."] if unknown else [])]
+        sentences = [words, *([f"Without {', '.join(unknown)}, of which the time is not known."] if unknown else [])]
+        core = min((method.core for method in self.methods), default=1.0)
+        if core < _BUSY:
+            sentences.append(
+                f"This machine is busy: a trial got {core:.0%} of a core. The estimate is right if that stays so."
+            )
+        return sentences
 
 
 def describe_jobs(execution: Execution, options: Options) -> str:
@@ -211,4 +219,4 @@ def _read_answer(label: str, n_jobs: int, answer: Mapping[str, Any], plan: Plan)
         basis.append(f"{record['n_train']} training graphs")
     if record["is_assumed"]:
         basis.append(f"{USUAL_SHARE:.0%} of epochs assumed")
-    return MethodTime(label, n_jobs, record["seconds"], ", ".join(basis))
+    return MethodTime(label, n_jobs, record["seconds"], ", ".join(basis), record["core"])

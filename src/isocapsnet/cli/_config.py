@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from isocapsnet._validation import InputError
-from isocapsnet.cli._options import NameList
 
 _OWN = ("config", "save_config")
 
@@ -63,10 +62,8 @@ def _read(context: click.Context, parameter: click.Parameter, path: Path | None)
 
 
 def _as_option(path: Path, name: str, value: Any, kind: click.ParamType) -> Any:
-    """A value of a file as the command line would give it: lists of names as text or as tuples."""
+    """A value of a file as the command line would give it: lists of names as text."""
     if isinstance(value, bool) != isinstance(kind, click.types.BoolParamType):
         expected = "true or false" if isinstance(kind, click.types.BoolParamType) else "a value, not true or false"
         raise InputError(f"{path}: {name.replace('_', '-')} = {value!r} cannot be used; write {expected}.")
-    if isinstance(value, list):
-        return tuple(map(str, value)) if isinstance(kind, NameList) else ",".join(map(str, value))
-    return value
+    return ",".join(map(str, value)) if isinstance(value, list) else value

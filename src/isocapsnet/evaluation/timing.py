@@ -128,7 +128,8 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     """Estimate the seconds of each stage of a job from trials that take about ``seconds`` in all.
 
     Returns JSON: ``seconds`` of each stage; ``n_train``, the training graphs of the last trial; ``is_assumed``, whether
-    the number of epochs is an assumption; ``elapsed``, the seconds that this took.
+    the number of epochs is an assumption; ``elapsed``, the seconds that this took; ``core``, the share of a core that
+    this process got in the trials.
     """
     started, fold = time.perf_counter(), find_fold(task)
     order, n_all = _spread(fold.labels), len(fold.labels)
@@ -145,7 +146,8 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         return trial
 
     trial = attempt(size, 0.0)  # compiles and loads what is needed, which takes longer than the trial itself
-    deadline = time.perf_counter() + seconds
+    warm, computed = time.perf_counter(), time.process_time()
+    deadline = warm + seconds
     if trial.predict(n_all / size) > seconds:
         size = min(size, int(np.ceil(_FIRST_PER_CLASS / 2 / rarest)))
         trial = attempt(size, 0.0)
@@ -163,6 +165,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         "n_train": size,
         "is_assumed": trial.is_assumed,
         "elapsed": time.perf_counter() - started,
+        "core": min(1.0, (time.process_time() - computed) / (time.perf_counter() - warm)),
     }
 
 
