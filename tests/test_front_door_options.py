@@ -56,7 +56,7 @@ def test_columns_that_an_analysis_needs_are_read_from_the_table_of_a_folder(fold
 
 def test_limits_reach_the_jobs(study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(Execution, "run", lambda self, executor, *, limits, on_outcome: seen.append(limits))
+    monkeypatch.setattr(Execution, "run", lambda self, executor, *, limits, **others: seen.append(limits))
     options = {**SMALL, "jobs": 1, "timeout": 60, "memory_limit": 10**9}
     ic.benchmark(study, ["constant"], out=tmp_path / "out", **options)
     assert seen == [Limits(seconds=60, memory=10**9)]

@@ -10,12 +10,13 @@ import numpy as np
 
 from isocapsnet._controls import describe_control
 from isocapsnet._files import write_whole
-from isocapsnet._format import seconds
 from isocapsnet._methods import Method, list_one_method, make_method, parse_value, split_values
 from isocapsnet._planning import EMBEDDED, Options, check_keywords, make_plan, open_with_covariates
 from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
+from isocapsnet._run_files import RUN_FILE, write_config
 from isocapsnet._safe_text import spreadsheet_safe
+from isocapsnet._timing import describe_jobs, estimate_time
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.reading import as_names
 from isocapsnet.evaluation.engine.execution import Execution
@@ -132,7 +133,8 @@ def benchmark(
     retry_failed : bool
         Run jobs again that failed before.
     dry_run : bool
-        Count the jobs and estimate the time; run and write nothing. The results are those of finished jobs.
+        Count the jobs and estimate the time of each method from short trials on these data; write nothing. The
+        results are those of finished jobs, and ``results.context["estimated_time"]`` has the times.
     progress : bool or callable
         Show progress in the terminal or notebook, or call a function with each finished job.
     command : str, optional
@@ -169,16 +171,27 @@ def benchmark(
         console.print(escape(sentence), soft_wrap=True)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
-    console.print(_describe_jobs(execution, options))
+    console.print(describe_jobs(execution, options))
+    on_stderr = make_console(quiet=console.quiet, stderr=True)
+    estimate = estimate_time(execution, plan, options, on_stderr) if options.dry_run else None
+    if estimate is not None:
+        console.print(estimate.table(), *map(escape, estimate.sentences(options.count_slots())), sep="\n")
     if options.dry_run:
         for sentence in execution.store.describe_rejected():
             console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
-    elif execution.waiting:
-        with options.executor() as executor, show_progress(console, len(execution.waiting)) as show:
+    else:
+        write_config(folder / RUN_FILE, "benchmark", {"data": data, "methods": methods, **vars(options), **reading})
+    if execution.waiting and not options.dry_run:
+        labels = [task.job.label for task in execution.waiting]
+        known, n_slots = execution.mean_seconds(), options.count_slots() or 1
+        with options.executor() as executor, show_progress(on_stderr, labels, known, n_slots) as shown:
             limits = Limits(options.timeout, options.memory_limit)
-            execution.run(executor, limits=limits, on_outcome=progress if callable(progress) else show)
+            on_outcome = progress if callable(progress) else shown.on_outcome
+            execution.run(executor, limits=limits, on_outcome=on_outcome, on_stage=shown.on_stage)
     summary = execution.table()
     context = _describe_plan(plan) | {"passport": graphs.passport, "command": command, "versions": summary.versions}
+    if estimate is not None:
+        context["estimated_time"] = estimate.to_json()
     earlier = read_context(folder)[0].get("method_versions", {})
     context["method_versions"] = earlier | {method.label: method.version for method in plan.methods}
     if not options.dry_run:
@@ -226,6 +239,8 @@ def sweep(
     values_by_label = {spec.label: spec.parameters[name] for spec in methods}
     results.context["sweep"] = {"method": base.name, "parameter": name, "methods": values_by_label}
     if not options.get("dry_run"):
+        text = param if isinstance(param, str) else f"{name}={','.join(map(str, values))}"
+        write_config(results.folders[0] / RUN_FILE, "sweep", {"data": data, "method": method, "param": text, **options})
         write_results(results.folders[0], results.summary, results.context)
         assert results.sweep is not None
         frame = results.sweep.assign(template=results.sweep["template"].map(json.dumps))
@@ -270,21 +285,6 @@ def _describe_power(plan: Plan) -> list[str]:
     if equivalence >= 0.01:
         words += f"; two equal methods are shown to differ by less than {MARGIN} with {equivalence:.0%} power"
     return [f"With {power['n_scores']} test folds, {words}.", *filter(None, [describe_needed(power)])]
-
-
-def _describe_jobs(execution: Execution, options: Options) -> str:
-    """``12 jobs: 6 done, 0 failed before, 6 to run, about 40 s left``."""
-    failed = f"{execution.n_failed} failed before"
-    failed += "" if options.retry_failed or not execution.n_failed else " (not run again)"
-    n_waiting = len(execution.waiting)
-    counts = f"{len(execution.tasks)} jobs: {execution.n_done} done, {failed}, {n_waiting} to run"
-    left, n_unknown = execution.estimate_seconds()
-    if n_waiting == n_unknown:
-        return counts
-    slots = options.count_slots()
-    estimate = f", about {seconds(left / min(slots or 1, n_waiting))}"
-    estimate += " left" if slots else " of computing, shared by the workers"
-    return counts + estimate + (f", and {n_unknown} jobs of unknown duration" if n_unknown else "")
 
 
 def _read_param(param: str | Mapping[str, Iterable[Any]]) -> tuple[str, list[Any]]:

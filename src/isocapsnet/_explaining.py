@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._fitting import open_for_model, prepare_for
 from isocapsnet._pipelines import CONNECTIVITY, PreparedModel
+from isocapsnet._progress import show_stages
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.preparation import Preparation
@@ -34,6 +35,7 @@ def explain(
     seed: int = 0,
     unseen_sites: str | None = None,
     missing_covariates: str = "refuse",
+    progress: bool = True,
     **reading: Any,
 ) -> Explanation:
     """Explain a fitted network on labelled graphs: its templates and motifs, where they match, which edges it uses.
@@ -52,6 +54,8 @@ def explain(
         See :func:`isocapsnet.predict`.
     folds, attribution, networks, seed
         See :func:`isocapsnet.explanation.explain`.
+    progress : bool
+        Show the refits and their epochs in a terminal or notebook.
 
     Returns
     -------
@@ -77,19 +81,21 @@ def explain(
     code_of = {str(label): code for code, label in enumerate(model.classes_)}
     labels = model.classes_[[code_of[name] for name in names[is_used]]]
     has_steps = isinstance(opened, PreparedModel)
-    explanation = explain_arrays(
-        model,
-        prepared[is_used],
-        labels,
-        folds=folds,
-        attribution=attribution,
-        seed=seed,
-        subjects=graphs.subjects[is_used].tolist(),
-        networks=networks,
-        prepare=_prepare_folds(opened, graphs, np.flatnonzero(is_used), labels) if has_steps else None,
-        node_names=() if graphs.atlas is None else graphs.atlas.node_names,
-        title=f"{type(model).__name__} on {graphs.name or 'unnamed data'}",
-    )
+    title = f"{type(model).__name__} on {graphs.name or 'unnamed data'}"
+    with show_stages(f"Explaining {title}", quiet=not progress):
+        explanation = explain_arrays(
+            model,
+            prepared[is_used],
+            labels,
+            folds=folds,
+            attribution=attribution,
+            seed=seed,
+            subjects=graphs.subjects[is_used].tolist(),
+            networks=networks,
+            prepare=_prepare_folds(opened, graphs, np.flatnonzero(is_used), labels) if has_steps else None,
+            node_names=() if graphs.atlas is None else graphs.atlas.node_names,
+            title=title,
+        )
     notes = describe_edges(opened) if has_steps else []
     return replace(explanation, notes=[*notes, *explanation.notes])
 

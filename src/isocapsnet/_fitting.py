@@ -14,7 +14,9 @@ from isocapsnet._methods import list_one_method, list_steps
 from isocapsnet._model_cards import make_card
 from isocapsnet._pipelines import PreparedModel, check_range, layout_for, load_model, note_training, write_model
 from isocapsnet._planning import adjacency_of, check_keywords, check_steps, open_with_covariates, uses_series
+from isocapsnet._progress import show_stages
 from isocapsnet._refitting import Pipeline, plan_refit
+from isocapsnet._stages import enter_stage
 from isocapsnet._validation import InputError, check_option, check_target
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -42,6 +44,7 @@ def fit(
     seed: int = 0,
     device: str | None = None,
     use_unlabeled: bool = False,
+    progress: bool = True,
     **reading: Any,
 ) -> Any:
     """Fit a preparation and one method to all labelled graphs, and save both in one file.
@@ -68,6 +71,8 @@ def fit(
         cpu, cuda, ... for a method that has a device.
     use_unlabeled : bool
         Let unlabelled graphs take part in training.
+    progress : bool
+        Show the search and the epochs in a terminal or notebook.
 
     Returns
     -------
@@ -83,12 +88,8 @@ def fit(
     >>> isocapsnet.fit(like="results", method="linear", out="model.safetensors")                  # doctest: +SKIP
     """
     check_option("precision", precision, ("full", "half"))
-    preparation: dict[str, Any] = {
-        "connectivity": connectivity,
-        "transform": transform,
-        "harmonize": harmonize,
-        "confounds": confounds,
-    }
+    preparation: dict[str, Any] = {"connectivity": connectivity, "transform": transform}
+    preparation |= {"harmonize": harmonize, "confounds": confounds}
     if like is not None:
         if given := [name for name, value in preparation.items() if value] + ["use_unlabeled"] * use_unlabeled:
             raise InputError(f"like= has a preparation of its own; leave out {given[0]}=.")
@@ -107,7 +108,8 @@ def fit(
     _check_fit(pipeline, use_unlabeled=use_unlabeled)
     if out is not None:
         _check_out(pipeline, Path(out), decoder=decoder)
-    model, prepared = _fit_pipeline(pipeline, seed, is_saved=out is not None)
+    with show_stages(f"Fitting {pipeline.spec.label}", quiet=not progress):
+        model, prepared = _fit_pipeline(pipeline, seed, is_saved=out is not None)
     if out is not None:
         write_model(model, out, decoder=decoder, precision=precision, graphs=prepared)
     return model
@@ -155,6 +157,7 @@ def _fit_pipeline(pipeline: Pipeline, seed: int, *, is_saved: bool) -> tuple[Any
         None if samples.groups is None else samples.groups[train],
         lambda purpose: seed_from(purpose, samples.digest, spec.name, seed),
     )
+    enter_stage("fit")
     preparation = fitter.preparation
     prepared = preparation.fit(samples, train, codes)
     if is_saved:

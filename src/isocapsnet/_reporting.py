@@ -1,6 +1,7 @@
 """Results as the content of a report, with notes about what is missing."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from isocapsnet._files import DamagedError
 from isocapsnet._results import Results
 from isocapsnet._results_folders import open_results
+from isocapsnet._run_files import RUN_FILE
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.passport import format_passport
@@ -20,6 +22,8 @@ from isocapsnet.report.content import Content, Fit, ReportedMethod, Sweep
 from isocapsnet.report.prose import class_title, listing
 
 Record = Mapping[str, Any]
+# Longer files were not written by a run.
+_LARGEST_CONFIG = 100_000
 
 
 def read_content(folder: Path, *, created: str = "") -> Content:
@@ -61,6 +65,7 @@ def make_content(results: Results, *, created: str = "") -> Content:
         preparation=[step["name"] for step in context["preparation"]],
         detectable=context.get("detectable"),
         command=context.get("command"),
+        config=_read_config(folder / RUN_FILE),
         sweep=_read_sweep(context.get("sweep"), methods),
         node_names=() if atlas is None else atlas.node_names,
         coordinates=None if atlas is None else atlas.coordinates,
@@ -68,6 +73,13 @@ def make_content(results: Results, *, created: str = "") -> Content:
         confounds=context.get("confounds") or "",
         created=created,
     )
+
+
+def _read_config(path: Path) -> str:
+    """The configuration of the run; empty if there is none that can be read."""
+    with suppress(OSError, ValueError):
+        return path.read_text(encoding="utf-8") if path.is_file() and path.stat().st_size < _LARGEST_CONFIG else ""
+    return ""
 
 
 def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:

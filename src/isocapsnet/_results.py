@@ -15,6 +15,7 @@ import pandas as pd
 
 from isocapsnet._files import DamagedError
 from isocapsnet._format import interval
+from isocapsnet._stages import enter_stage
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
@@ -246,6 +247,7 @@ class Results:
         from isocapsnet.report.page import render
 
         def save(drawing: Any) -> None:
+            enter_stage(f"figure {drawing.name}")
             if figures is not None:
                 save_figure(drawing.figure, Path(figures), drawing.name)
 

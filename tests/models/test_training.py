@@ -11,6 +11,7 @@ import torch
 from numpy.testing import assert_array_equal
 from torch import nn
 
+from isocapsnet._stages import Watcher, watching
 from isocapsnet.models import MODELS, _batches, _training
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._scaling import InputScaler
@@ -193,6 +194,48 @@ def test_a_callback_sees_output_and_codes_of_every_training_batch():
     watch = Watch()
     run(validation=make_store(9, seed=1), callbacks=[watch], max_epochs=2)
     assert watch.sizes == [8, 8, 4] * 2
+
+
+class Witness(Watcher):
+    """Keeps what is reported after each epoch, and stops the training after ``last`` of them."""
+
+    def __init__(self, last=0):
+        self.last, self.epochs, self.stoppable, self.histories = last, [], set(), set()
+
+    def on_epoch(self, history, max_epochs, *, may_stop):
+        self.epochs.append((len(history), max_epochs))
+        self.stoppable.add(may_stop)
+        self.histories.add(id(history))
+        return len(history) == self.last
+
+
+def test_a_watcher_sees_every_epoch_and_changes_nothing_unless_it_stops_the_training():
+    plain, plain_history = run()
+    witness = Witness()
+    with watching(witness):
+        module, history = run()
+    assert witness.epochs == [(epoch, 12) for epoch in range(1, 13)] and len(witness.histories) == 1
+    assert [row["train_loss"] for row in history] == [row["train_loss"] for row in plain_history]
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(tensor, module.state_dict()[name])
+    with watching(Witness(last=3)):
+        assert len(run()[1]) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "may_stop"),
+    [
+        ({}, False),
+        ({"validation": make_store(seed=1)}, False),
+        ({"validation": make_store(seed=1), "patience": 50}, True),
+        ({"callbacks": [lambda history: None]}, True),
+    ],
+)
+def test_a_watcher_is_told_whether_a_training_can_stop_early(settings, may_stop):
+    witness = Witness()
+    with watching(witness):
+        run(**settings)
+    assert witness.stoppable == {may_stop}
 
 
 def test_ctrl_c_ends_the_training_with_keyboard_interrupt():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from isocapsnet.cli._config import config_options
 from isocapsnet.cli._options import evaluation_options, option_of_tests
 from isocapsnet.cli.data import reading_options
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--save-models/--no-save-models", default=False, help="Save the models of the first repeat.")
 @evaluation_options
 @reading_options
+@config_options
 def benchmark(data: str | None, **options: Any) -> None:
     """Compare methods on DATA (a file, a folder or a dataset's name), without leakage.
 
@@ -44,7 +46,8 @@ def benchmark(data: str | None, **options: Any) -> None:
       isocapsnet benchmark study.npz --methods "gin,gin[preset=paper],linear,constant"
       isocapsnet benchmark study/ --target diagnosis --site site --protocol leave-site-out --harmonize
       isocapsnet benchmark study.npz --permutations 1000 --scheduler tcp://head:8786
-      isocapsnet benchmark study.npz --dry-run
+      isocapsnet benchmark study.npz --dry-run --save-config run.toml
+      isocapsnet benchmark --config run.toml --repeats 10
     """
     import isocapsnet
     from isocapsnet.cli._display import audit_table, describe_protocol, escape, make_console, results_table, sites_table
@@ -94,6 +97,7 @@ def compare(folders: tuple[Path, ...], out: Path | None, test: str) -> None:
 @click.option("--param", required=True, metavar="NAME=V1,V2,...", help="The parameter and the values to try.")
 @evaluation_options
 @reading_options
+@config_options
 def sweep(data: str | None, **options: Any) -> None:
     """Vary one parameter of a method, and show accuracy, F1, time and the learned template for each value.
 

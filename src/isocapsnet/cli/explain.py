@@ -76,11 +76,10 @@ def explain(
         is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
     try:
-        with console.status(f"Explaining {model.name} from {folds or 1} fits"):
-            explanation = _explaining.explain(
-                estimator, graphs, folds=folds, attribution=attribution, networks=names, seed=seed,
-                unseen_sites=unseen_sites, missing_covariates=missing_covariates,
-            )  # fmt: skip
+        explanation = _explaining.explain(
+            estimator, graphs, folds=folds, attribution=attribution, networks=names, seed=seed,
+            unseen_sites=unseen_sites, missing_covariates=missing_covariates,
+        )  # fmt: skip
     except InputError:
         if is_new:
             out.rmdir()

@@ -8,6 +8,7 @@ import click
 
 from isocapsnet._safe_text import printable, spreadsheet_safe
 from isocapsnet._validation import InputError
+from isocapsnet.cli._config import config_options
 from isocapsnet.cli._options import policy_options, preparation_options
 from isocapsnet.cli.data import reading_options
 
@@ -56,6 +57,7 @@ def _out(description: str) -> Callable[..., Any]:
 @click.option("--device", help="Device of a network: cpu, cuda or cuda:1.")
 @click.option("--use-unlabeled", is_flag=True, help="Train on unlabelled graphs too.")
 @reading_options
+@config_options
 def fit(data: str | None, method: str, out: Path, **options: Any) -> None:
     """Fit a preparation and one method to all labelled graphs of DATA, and save both in one file.
 

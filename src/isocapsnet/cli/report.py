@@ -8,6 +8,7 @@ import click
 
 from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
+from isocapsnet.cli._config import config_options
 from isocapsnet.cli._options import option_of_tests
 
 
@@ -18,6 +19,7 @@ from isocapsnet.cli._options import option_of_tests
     "--figures", type=click.Path(path_type=Path, file_okay=False), help="Also write every figure as PNG and SVG here."
 )
 @option_of_tests(None)
+@config_options
 def report(folder: Path, out: Path | None, figures: Path | None, test: str | None) -> None:
     """Write one self-contained HTML page about the results in DIR.
 
@@ -28,13 +30,13 @@ def report(folder: Path, out: Path | None, figures: Path | None, test: str | Non
       isocapsnet report isocapsnet-results
       isocapsnet report results --out paper/supplement.html --figures paper/figures
     """
+    from isocapsnet._progress import show_stages
     from isocapsnet._results_folders import open_results
-    from isocapsnet.cli._display import make_console
 
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; give the folder of `isocapsnet benchmark --out`.")
     target = out or folder / "report.html"
-    with make_console().status(f"Drawing {folder}"):
+    with show_stages(f"Drawing {folder}"):
         results = open_results(folder, test=test)
         with writing(target):
             results.report(target, figures=figures)

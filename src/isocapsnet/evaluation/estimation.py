@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from isocapsnet._stages import enter_stage
 from isocapsnet.evaluation.inner_scores import InnerScores, name_fold
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
 from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
 from isocapsnet.evaluation.samples import Samples
-from isocapsnet.evaluation.search import SEARCHES, race
+from isocapsnet.evaluation.search import SEARCHES, count_fits, race
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -154,11 +155,13 @@ def tune(
     if not folds:
         return dict(candidates[0])
     reasons: list[ValueError] = []
+    n_fits, n_most = 0, count_fits(search, len(candidates), len(folds))
     classes = np.unique(labels)
     chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
     kept = InnerScores() if scores is None else scores
 
     def score(column: int, rows: list[int]) -> list[float]:
+        nonlocal n_fits
         inside, outside = folds[column]
         fold = name_fold(train[inside], train[outside])
         found = {row: kept.find(candidates[row], fold) for row in rows}
@@ -177,6 +180,8 @@ def tune(
                 reasons.append(reason)
                 continue
             for row in (row for row in missing if chosen[row] == name):
+                n_fits += 1
+                enter_stage("search", n_fits, n_most)
                 began = time.perf_counter()
                 try:
                     estimator = fit(candidates[row], graphs, labels[inside])

@@ -10,18 +10,19 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._stages import enter_stage
 from isocapsnet.evaluation.artifacts import write_artifacts
 from isocapsnet.evaluation.engine.memory import peak_memory, reset_peak_memory
 from isocapsnet.evaluation.estimation import Fitter, as_tuples, predict_probabilities
 from isocapsnet.evaluation.inner_scores import InnerScores
 from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation, Step
-from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, null_order
+from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects, free_unlabelled, null_order
 from isocapsnet.evaluation.samples import DataSource, Samples
 
 
@@ -84,6 +85,8 @@ class Task:
     save_model: str | None = None
     explain: str | None = None
     inner_scores: str | None = None
+    #: Estimate the duration of the job in about so many seconds instead of running it.
+    trial_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -112,6 +115,40 @@ def method_label(name: str, parameters: Mapping[str, Any]) -> str:
     return f"{name}[{settings}]" if settings else name
 
 
+class Fold(NamedTuple):
+    """The graphs of a job: their indices, after an exchange under the null, and the labels of those that train."""
+
+    protocol: Protocol
+    split: Split
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+    labels: NDArray[Any]
+    groups: NDArray[Any] | None
+
+
+def find_fold(task: Task) -> Fold:
+    """The graphs of a job."""
+    job, samples = task.job, task.source.load()
+    protocol = Protocol.from_json(job.protocol)
+    split = protocol.splits(samples, job.repeat)[job.fold]
+    order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
+    groups = None if samples.groups is None else samples.groups[split.train]
+    return Fold(protocol, split, order[split.train], order[split.test], samples.labels[split.train], groups)
+
+
+def make_fitter(task: Task, fold: Fold) -> Fitter:
+    """What searches and fits the method of a job."""
+    job, samples = task.job, task.source.load()
+    return Fitter(
+        task.factory,
+        {**job.parameters, **task.runtime},
+        Preparation(task.steps, _node_order(job, samples), task.transforms),
+        samples,
+        free_unlabelled(samples, fold.protocol, fold.test) if job.use_unlabeled else np.arange(0),
+        job.seed("fit"),
+    )
+
+
 def run_job(task: Task) -> dict[str, Any]:
     """Fit on the training subjects, predict the test subjects, return the record.
 
@@ -119,31 +156,21 @@ def run_job(task: Task) -> dict[str, Any]:
     by tuning, seconds, peak memory in bytes, versions. The estimator is given training data only; test labels are
     looked up after it has predicted.
     """
-    job, samples = task.job, task.source.load()
-    protocol = Protocol.from_json(job.protocol)
-    split = protocol.splits(samples, job.repeat)[job.fold]
-    order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
-    train, test, labels = order[split.train], order[split.test], samples.labels[split.train]
-    extra = free_unlabelled(samples, protocol, test) if job.use_unlabeled else np.arange(0)
-    fitter = Fitter(
-        task.factory,
-        {**job.parameters, **task.runtime},
-        Preparation(task.steps, _node_order(job, samples), task.transforms),
-        samples,
-        extra,
-        job.seed("fit"),
-    )
+    job, samples, fold = task.job, task.source.load(), find_fold(task)
+    train, test, labels = fold.train, fold.test, fold.labels
+    fitter = make_fitter(task, fold)
     scores = InnerScores(None if task.inner_scores is None else Path(task.inner_scores))
     reset_peak_memory()
     clock = [time.perf_counter()]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        groups = None if samples.groups is None else samples.groups[split.train]
-        settings = fitter.search(job.space, protocol, train, labels, groups, job.seed, scores)
+        settings = fitter.search(job.space, fold.protocol, train, labels, fold.groups, job.seed, scores)
         clock.append(time.perf_counter())
+        enter_stage("fit")
         preparation = fitter.preparation
         estimator = fitter.fit(settings, preparation.fit(samples, train, labels), labels)
         clock.append(time.perf_counter())
+        enter_stage("predict")
         prepared = preparation.apply(samples, test)
         probabilities = predict_probabilities(estimator, prepared, samples.classes)
         clock.append(time.perf_counter())
@@ -152,7 +179,8 @@ def run_job(task: Task) -> dict[str, Any]:
     seconds["tune"] += scores.reused_seconds  # so that a record says what its search took in all
     task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
-        held_out = prepared, samples.labels[split.test]
+        enter_stage("explain")
+        held_out = prepared, samples.labels[fold.split.test]
         write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out, preparation)
     return {
         "key": job.key,

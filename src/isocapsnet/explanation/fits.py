@@ -10,6 +10,7 @@ from scipy.stats import mode
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
+from isocapsnet._stages import enter_stage
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_graphs, check_labels, check_number
 from isocapsnet.explanation.attribution import edge_attributions, is_network, untrained_correlation
@@ -196,6 +197,7 @@ def explain_refits(
         changes = {}
 
     def explain_fold(fold: int, train: NDArray[np.int64], test: NDArray[np.int64]) -> FitExplanation:
+        enter_stage("refit", fold + 1, folds)
         refit = clone(estimator).set_params(random_state=random_state + fold, **changes)
         inside, outside = (X[train], X[test]) if prepare is None else prepare(train, test)
         return explain_fit(refit.fit(inside, classes[codes[train]]), outside, classes[codes[test]], method)

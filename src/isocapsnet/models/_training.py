@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
+from isocapsnet._stages import end_epoch
 from isocapsnet.functional.kernels import give_back, reusing_buffers
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._recording import Recorded
@@ -178,6 +179,7 @@ def train(
             print(_describe(history[-1], max_epochs))
         stop = best is not None and best.update(epoch, row["valid_loss"]) == patience
         answers = [callback(history) for callback in on_epoch_end]  # all are called, even if the training stops
+        answers.append(end_epoch(history, max_epochs, may_stop=best is not None or bool(on_epoch_end)))
         if stop or any(answers):
             break
 

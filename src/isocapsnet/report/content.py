@@ -154,6 +154,8 @@ class Content:
         ``n_scores``, ``above_chance`` and ``between_methods``: the effects that the run can show with 80 % power.
     command : str or None
         The command that made the results.
+    config : str
+        The options of the run as TOML; empty if they are not on record.
     sweep : Sweep or None
     node_names : sequence of str (n_nodes,)
     coordinates : array (n_nodes, 3) or None
@@ -175,6 +177,7 @@ class Content:
     preparation: Sequence[str] = ()
     detectable: Mapping[str, float | None] | None = None
     command: str | None = None
+    config: str = ""
     sweep: Sweep | None = None
     node_names: Sequence[str] = ()
     coordinates: NDArray[Any] | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from benchmark_toys import Logistic, Prior, Raises, toy_method, toy_record, toy_source
 
-from isocapsnet import _benchmarking
+from isocapsnet import _timing
 from isocapsnet.evaluation import Execution, InProcessExecutor, Plan, Protocol, Store
 from isocapsnet.evaluation import store as store_module
 
@@ -72,8 +72,8 @@ def test_the_time_left_is_that_of_the_slots_and_of_the_same_parameters(
             Store(tmp_path).save(task.job, toy_record(task.job) | {"seconds": seconds})
     execution = Execution(plan, tmp_path)
     assert execution.estimate_seconds() == (60.0, 0)
-    nothing = dict.fromkeys(_benchmarking.Options.__dataclass_fields__)
-    described = _benchmarking._describe_jobs(execution, _benchmarking.Options(**{**nothing, **options}))
+    nothing = dict.fromkeys(_timing.Options.__dataclass_fields__)
+    described = _timing.describe_jobs(execution, _timing.Options(**{**nothing, **options}))
     assert described == f"16 jobs: 10 done, 0 failed before, 6 to run, {text}"
 
 

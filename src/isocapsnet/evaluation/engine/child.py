@@ -15,8 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from isocapsnet._files import full_disk
+from isocapsnet._stages import Watcher, watching
+from isocapsnet.evaluation.engine.stages import StageReporter
 from isocapsnet.evaluation.failures import describe_failure
 from isocapsnet.evaluation.jobs import Task, run_job
+from isocapsnet.evaluation.timing import time_job
 
 _PR_SET_PDEATHSIG = 1
 
@@ -25,17 +28,19 @@ def attempt(
     content: dict[str, Any],
     on_start: Callable[[], None] = lambda: None,
     caught: type[BaseException] | tuple[type[BaseException], ...] = (Exception, SystemExit),
+    watcher: Watcher | None = None,
 ) -> dict[str, Any]:
     """``{"record": ...}``, ``{"error": ...}`` or, if the disk is full, ``{"full": file}``.
 
-    ``on_start`` is called when data and method are loaded. The exceptions ``caught`` become the error of the job; a
-    child process catches all exceptions.
+    ``on_start`` is called when data and method are loaded, and ``watcher`` is told the stages of the job. The
+    exceptions ``caught`` become the error of the job; a child process catches all exceptions.
     """
     try:
         task = Task.from_json(content)
         task.load()
         on_start()
-        return {"record": run_job(task)}
+        with watching(watcher or Watcher()):
+            return {"record": run_job(task) if task.trial_seconds is None else time_job(task, task.trial_seconds)}
     except caught as error:
         full = full_disk(error)
         if full is not None:
@@ -60,8 +65,12 @@ def main() -> None:
         answers.write(text + "\n")
         answers.flush()
 
+    def start() -> None:
+        answer({"started": True})
+
     while True:
-        answer(attempt(json.loads(tasks.get()), lambda: answer({"started": True}), BaseException))
+        reporter = StageReporter(lambda stage: answer({"stage": list(stage)}))
+        answer(attempt(json.loads(tasks.get()), start, BaseException, reporter))
 
 
 def _read_tasks(tasks: "queue.SimpleQueue[str]") -> None:

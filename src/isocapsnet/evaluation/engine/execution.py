@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from isocapsnet.evaluation.engine.runner import Outcome, load_finished, run_tasks
+from isocapsnet.evaluation.engine.stages import OnStage
 from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.evidence import Summary, summarise
 from isocapsnet.evaluation.plan import Plan
@@ -38,11 +39,16 @@ class Execution:
 
     def estimate_seconds(self) -> tuple[float, int]:
         """Seconds of computing left, by the finished jobs of each method; and the number of tasks of other methods."""
+        seconds = self.mean_seconds()
+        estimates = [seconds[task.job.label] for task in self.waiting if task.job.label in seconds]
+        return float(np.sum(estimates)), len(self.waiting) - len(estimates)
+
+    def mean_seconds(self) -> dict[str, float]:
+        """The mean duration of the finished jobs of each method."""
         seconds: dict[str, list[float]] = defaultdict(list)
         for summary in self._summaries.values():
             seconds[summary.method.label].append(summary.seconds)
-        estimates = [np.mean(seconds[task.job.label]) for task in self.waiting if task.job.label in seconds]
-        return float(np.sum(estimates)), len(self.waiting) - len(estimates)
+        return {label: float(np.mean(several)) for label, several in seconds.items()}
 
     def run(
         self,
@@ -50,6 +56,7 @@ class Execution:
         *,
         limits: Limits = Limits(),  # noqa: B008 - immutable
         on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+        on_stage: OnStage | None = None,
     ) -> None:
         """Run the waiting tasks; see :func:`isocapsnet.evaluation.engine.runner.run_tasks`."""
         self.store.remove_leftovers()
@@ -63,7 +70,7 @@ class Execution:
                 self._errors[outcome.job.key] = {"job": outcome.job.to_json(), "reason": outcome.error}
             on_outcome(outcome)
 
-        run_tasks(self.waiting, self.store, executor, limits=limits, on_outcome=keep)
+        run_tasks(self.waiting, self.store, executor, limits=limits, on_outcome=keep, on_stage=on_stage)
 
     def table(self) -> ResultsTable:
         """The table of all records and errors, in the order of the plan."""

@@ -4,7 +4,7 @@ import errno
 import os
 import queue
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.child import attempt
 from isocapsnet.evaluation.engine.executors import InProcessExecutor
+from isocapsnet.evaluation.engine.stages import OnStage, Stage, StageReporter
 from isocapsnet.evaluation.engine.worker import Limits, run_in_child
 from isocapsnet.evaluation.failures import describe_failure
 from isocapsnet.evaluation.jobs import Job, Task, describe_fold
@@ -52,9 +53,11 @@ def run_tasks(
     *,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
+    on_stage: OnStage | None = None,
 ) -> None:
     """Run tasks and store each result as it comes in, before ``on_outcome`` is called.
 
+    ``on_stage`` is called with the stages of jobs that run in this process or in its own processes, from any thread.
     On Ctrl-C, a full disk (OSError) or any other exception, jobs that have not started are cancelled and the exception
     is raised; stored results stay.
     """
@@ -65,7 +68,7 @@ def run_tasks(
     waiting: dict[Future[dict[str, Any]], Task] = {}
     try:
         for task in tasks:
-            future = executor.submit(_run_here if is_here else run_in_child, task.to_json(), limits)
+            future = submit(executor, task, limits, on_stage)
             waiting[future] = task
             future.add_done_callback(finished.put)
             while not finished.empty():
@@ -75,6 +78,28 @@ def run_tasks(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def submit(
+    executor: Executor,
+    task: Task,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+    on_stage: OnStage | None = None,
+) -> "Future[dict[str, Any]]":
+    """Hand a task to an executor; the future has the answer of :func:`~isocapsnet.evaluation.engine.child.attempt`.
+
+    The stages of jobs on other machines are not reported.
+    """
+    run = _run_here if isinstance(executor, InProcessExecutor) else run_in_child
+    if on_stage is None or not isinstance(executor, InProcessExecutor | ThreadPoolExecutor):
+        return executor.submit(run, task.to_json(), limits)
+    report = on_stage
+
+    def on_content(content: list[Any]) -> None:
+        with suppress(Exception):  # a display that fails must not fail the job
+            report(task.job, Stage.from_json(content))
+
+    return executor.submit(run, task.to_json(), limits, on_content)
 
 
 def load_finished(task: Task, store: Store) -> Record | None:
@@ -87,12 +112,14 @@ def load_finished(task: Task, store: Store) -> Record | None:
     return None
 
 
-def _run_here(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
+def _run_here(
+    task: dict[str, Any], limits: Limits, on_stage: Callable[[list[Any]], None] = lambda stage: None
+) -> dict[str, Any]:
     """Run a task in this process, without limits."""
     with suppress(Exception):  # attempt reports errors of loading
         Task.from_json(task).load()  # the threads of libraries can be limited once they are loaded
     with one_thread():
-        return attempt(task)
+        return attempt(task, watcher=StageReporter(lambda stage: on_stage(list(stage))))
 
 
 def _settle(

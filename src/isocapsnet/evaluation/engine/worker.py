@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ _LIBRARIES = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "NUMEXPR_NUM", "
 ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 _WATCH_SECONDS = 0.05
 _STDERR_TAIL = 2000
-_ANSWERS = {"started": bool, "record": dict, "error": dict, "full": str}
+_ANSWERS = {"started": bool, "stage": list, "record": dict, "error": dict, "full": str}
 # A process that has closed its answers ends by itself, if at all, within this time.
 _END_SECONDS = 5.0
 
@@ -47,8 +47,13 @@ class Worker:
         # The child's stderr: shown with the failure when it dies.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the slot lives
 
-    def run(self, task: dict[str, Any], limits: Limits) -> dict[str, Any]:
-        """Run one task in the child; ``{"record": ...}`` or ``{"error": ...}``."""
+    def run(
+        self, task: dict[str, Any], limits: Limits, on_stage: Callable[[list[Any]], None] = lambda stage: None
+    ) -> dict[str, Any]:
+        """Run one task in the child; ``{"record": ...}`` or ``{"error": ...}``.
+
+        ``on_stage`` is called with what the child reports in between.
+        """
         self._log.truncate(0)
         child = self._send(json.dumps(task) + "\n")
         if child is None:
@@ -57,7 +62,8 @@ class Worker:
         if answer is None or "started" not in answer:
             return answer or self._report_death("while loading the data and the method")
         with _watching(child, limits) as broken:
-            answer = self._read_answer(child)
+            while (answer := self._read_answer(child)) is not None and "stage" in answer:
+                on_stage(answer["stage"])
         if answer is None:
             return self._report_death("while running the job", *broken)
         if broken:  # the answer came while the child was being killed
@@ -197,9 +203,11 @@ def own_worker() -> Worker:
     return worker
 
 
-def run_in_child(task: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """Run a task in this thread's own child process."""
-    return own_worker().run(task, limits)
+def run_in_child(
+    task: dict[str, Any], limits: Limits, on_stage: Callable[[list[Any]], None] = lambda stage: None
+) -> dict[str, Any]:
+    """Run a task in this thread's own child process; ``on_stage`` is called in this thread."""
+    return own_worker().run(task, limits, on_stage)
 
 
 def _await_end(child: "subprocess.Popen[str]") -> None:

@@ -1,0 +1,218 @@
+"""How long a job will take, from trials on its own data that are cut short.
+
+A trial does what the job does, with three shortcuts. Each training stops after a few epochs, and the epochs that are
+left out are taken to be as long. A search stops when the time of the trial is over, and the fits that are left out are
+taken to be as long as those before. If a trial with all training graphs would still take too long, it has fewer, and
+the time is taken to grow with their number as it did between the last two trials.
+
+A training that may end before its last epoch (early stopping) is the hard part. Such trainings run to their end while
+there is time, and the others are taken to need the same share of their epochs. If no end was seen, they are taken to
+need :data:`USUAL_SHARE` of them.
+"""
+
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocapsnet._stages import Watcher, enter_stage, watching
+from isocapsnet.evaluation.artifacts import write_artifacts
+from isocapsnet.evaluation.estimation import predict_probabilities
+from isocapsnet.evaluation.jobs import Fold, Task, find_fold, make_fitter
+
+#: The stages of a job.
+STAGES = ("search", "fit", "predict", "explain")
+#: The share of its epochs that a training with early stopping is taken to need if no end was seen. Iso-CapsNet needed
+#: between 0.3 (ABIDE-NYU) and 1 (planted motifs) of them, so this is wrong by a factor below two.
+USUAL_SHARE = 0.55
+# Training graphs of each class in the first trial; the second has half of them if all graphs would take too long.
+_FIRST_PER_CLASS = 12
+# The first epoch is not representative. Others are measured for at least this long, or this many of them.
+_EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
+# With m times as many graphs a trial is taken to last at most m to this power times as long.
+_CAUTION = 1.3
+_HIGHEST_POWER = 2.5
+
+
+@dataclass
+class _Training:
+    history: Sequence[Mapping[str, Any]]
+    max_epochs: int
+    may_stop: bool
+    is_cut: bool = False
+
+    @property
+    def epoch_seconds(self) -> float:
+        """The mean duration of an epoch; the first counts only if there is no other."""
+        return float(np.mean([epoch["dur"] for epoch in self.history[1:] or self.history]))
+
+
+class _EnoughError(Exception):
+    """The search of a trial ends here."""
+
+
+class _Trial(Watcher):
+    """Cuts searches and trainings, and adds up what each stage would take without the cuts.
+
+    Parameters
+    ----------
+    seconds : float
+        A search ends before its first fit after this time; there is at least one. Trainings with early stopping are not
+        cut before they have taken this long together.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._search_seconds = self._watched_seconds = seconds
+        self._began = self._entered = time.perf_counter()
+        self._stage = "search"
+        self._trainings: list[_Training] = []
+        # Shares of their epochs that trainings with early stopping have needed.
+        self._shares: list[float] = []
+        #: The seconds of each stage.
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        #: Whether a number of epochs is an assumption.
+        self.is_assumed = False
+        #: The seconds that the trial took.
+        self.spent = 0.0
+
+    def on_stage(self, stage: str, number: int, total: int) -> None:
+        self.end_stage()
+        self._stage = stage
+        if stage == "search" and number > 1 and time.perf_counter() - self._began > self._search_seconds:
+            self.seconds["search"] *= total / (number - 1)
+            raise _EnoughError
+
+    def on_epoch(self, history: Sequence[Mapping[str, Any]], max_epochs: int, *, may_stop: bool) -> bool:
+        if not self._trainings or self._trainings[-1].history is not history:
+            self._trainings.append(_Training(history, max_epochs, may_stop))
+        training = self._trainings[-1]
+        measured = (len(history) - 1) * training.epoch_seconds
+        is_enough = len(history) > 1 and (measured > _EPOCH_SECONDS or len(history) >= _MOST_EPOCHS)
+        if may_stop:
+            self._watched_seconds -= history[-1]["dur"]
+            is_enough &= self._watched_seconds <= 0
+        training.is_cut = is_enough and len(history) < max_epochs
+        return training.is_cut
+
+    def end_stage(self) -> None:
+        """Add the time since the last stage has ended, and that of the epochs that were left out."""
+        now = time.perf_counter()
+        self._shares += [len(t.history) / t.max_epochs for t in self._trainings if t.may_stop and not t.is_cut]
+        self.seconds[self._stage] += now - self._entered + sum(map(self._left_out, self._trainings))
+        self._entered, self._trainings = now, []
+
+    def predict(self, growth: float) -> float:
+        """The seconds of a trial with ``growth`` times as many training graphs, at most."""
+        fixed = min(self.spent, self.seconds["predict"] + self.seconds["explain"])
+        return fixed + (self.spent - fixed) * growth**_CAUTION
+
+    def _left_out(self, training: _Training) -> float:
+        """The seconds of the epochs of a training that were left out."""
+        if not training.is_cut:
+            return 0.0
+        share = 1.0
+        if training.may_stop:
+            self.is_assumed |= not self._shares
+            share = float(np.mean(self._shares or USUAL_SHARE))
+        return max(0.0, share * training.max_epochs - len(training.history)) * training.epoch_seconds
+
+
+def time_job(task: Task, seconds: float) -> dict[str, Any]:
+    """Estimate the seconds of each stage of a job from trials that take about ``seconds`` in all.
+
+    Returns JSON: ``seconds`` of each stage; ``n_train``, the training graphs of the last trial; ``is_assumed``, whether
+    the number of epochs is an assumption; ``elapsed``, the seconds that this took; ``core``, the share of a core that
+    this process got in the trials.
+    """
+    started, fold = time.perf_counter(), find_fold(task)
+    order, n_all = _spread(fold.labels), len(fold.labels)
+    rarest = np.unique(fold.labels, return_counts=True)[1].min() / n_all
+    size = min(n_all, int(np.ceil(_FIRST_PER_CLASS / rarest)))
+    sizes, times = list[int](), list[dict[str, float]]()
+
+    def attempt(size: int, seconds: float) -> _Trial:
+        began = time.perf_counter()
+        trial = _try(task, _take(fold, order[:size]), seconds / 2)
+        trial.spent = time.perf_counter() - began
+        sizes.append(size)
+        times.append(trial.seconds)
+        return trial
+
+    trial = attempt(size, 0.0)  # compiles and loads what is needed, which takes longer than the trial itself
+    warm, computed = time.perf_counter(), time.process_time()
+    deadline = warm + seconds
+    if trial.predict(n_all / size) > seconds:
+        size = min(size, int(np.ceil(_FIRST_PER_CLASS / 2 / rarest)))
+        trial = attempt(size, 0.0)
+    while sizes[-1] < n_all or len(sizes) < 2:
+        left = deadline - time.perf_counter()
+        if len(sizes) == 2:  # how the time grows is worth some more of it
+            left = max(left, 2 * seconds)
+        larger = [n for n in (n_all, 2 * size) if n <= n_all and trial.predict(n / size) < left]
+        if not larger:
+            break
+        size = larger[0]
+        trial = attempt(size, left)
+    return {
+        "seconds": _extrapolate(sizes[1:] or sizes, times[1:] or times, n_all),
+        "n_train": size,
+        "is_assumed": trial.is_assumed,
+        "elapsed": time.perf_counter() - started,
+        "core": min(1.0, (time.process_time() - computed) / (time.perf_counter() - warm)),
+    }
+
+
+def _try(task: Task, fold: Fold, seconds: float) -> _Trial:
+    """A job that is cut short."""
+    job, samples, fitter = task.job, task.source.load(), make_fitter(task, fold)
+    trial, settings = _Trial(seconds), dict[str, Any]()
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, watching(trial):
+        warnings.simplefilter("ignore")
+        with suppress(_EnoughError):
+            settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
+        enter_stage("fit")
+        preparation = fitter.preparation = fitter.preparation.settle(settings)
+        estimator = fitter.fit(settings, preparation.fit(samples, fold.train, fold.labels), fold.labels)
+        enter_stage("predict")
+        prepared = preparation.apply(samples, fold.test)
+        predict_probabilities(estimator, prepared, samples.classes)
+        if task.artifacts is not None:
+            enter_stage("explain")
+            held_out = prepared, samples.labels[fold.split.test]
+            write_artifacts(Path(folder, "artifacts", "trial"), estimator, (), None, task.explain, held_out)
+        trial.end_stage()
+    return trial
+
+
+def _spread(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """An order of graphs in which the first of any number have the classes in about the proportions of all."""
+    position = np.empty(len(labels))
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        position[members] = (np.arange(len(members)) + 0.5) / len(members)
+    return np.argsort(position, kind="stable")
+
+
+def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
+    """The fold with a part of its training graphs."""
+    part = np.sort(part)
+    groups = None if fold.groups is None else fold.groups[part]
+    return fold._replace(train=fold.train[part], labels=fold.labels[part], groups=groups)
+
+
+def _extrapolate(sizes: Sequence[int], times: Sequence[Mapping[str, float]], n_all: int) -> dict[str, float]:
+    """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
+    seconds = dict(times[-1])
+    power, before = 1.0, times[-2]["fit"] if len(sizes) > 1 else 0.0
+    if before > 0 and seconds["fit"] > 0 and sizes[-1] > sizes[-2]:
+        # From the fit alone: the search of the smaller trial may have tried other settings.
+        power = float(np.log(seconds["fit"] / before) / np.log(sizes[-1] / sizes[-2]))
+    growth = (n_all / sizes[-1]) ** float(np.clip(power, 0.0, _HIGHEST_POWER))
+    return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}

@@ -1,0 +1,155 @@
+"""The time of a job, from trials of networks whose epochs have a known duration."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmark_toys import Logistic, Prior, Raises, toy_method, toy_source
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isocapsnet._stages import Watcher, end_epoch, watching
+from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol
+from isocapsnet.evaluation.engine.executors import local_executor
+from isocapsnet.evaluation.engine.runner import submit
+from isocapsnet.evaluation.jobs import Task, run_job
+from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, time_job
+
+#: Seconds that a training says its epochs have taken.
+EPOCH = 50.0
+
+
+class Network(Logistic):
+    """Says that it trains ``n_trainings`` times; each ends after ``stops_after`` epochs, if that is not 0."""
+
+    max_epochs = 100
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        n_trainings: int = 1,
+        stops_after: int = 0,
+        seconds: float = EPOCH,
+        per_graph: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(C, random_state=random_state)
+        self.n_trainings, self.stops_after, self.seconds, self.per_graph = n_trainings, stops_after, seconds, per_graph
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Network":
+        super().fit(X, y)
+        for _ in range(self.n_trainings):
+            history: list[dict[str, Any]] = []
+            for epoch in range(1, (self.stops_after or self.max_epochs) + 1):
+                history.append({"epoch": epoch, "dur": self.seconds + self.per_graph * len(X)})
+                if end_epoch(history, self.max_epochs, may_stop=self.stops_after > 0):
+                    break
+        return self
+
+
+def _task(tmp_path: Path, *, n_graphs: int = 30, candidates: int = 1, **parameters: Any) -> Task:
+    method = toy_method("network", Network, parameters=parameters, space={"C": [0.1, 1.0, 10.0]})
+    protocol = Protocol(n_candidates=candidates)
+    return Plan(toy_source(n_graphs=n_graphs), (method,), protocol, repeats=1).tasks(tmp_path)[0]
+
+
+def _estimate(task: Task, seconds: float = 1e6) -> dict[str, float]:
+    answer = time_job(task, seconds)
+    assert set(answer["seconds"]) == set(STAGES)
+    return answer["seconds"]
+
+
+@pytest.mark.parametrize("n_trainings", [1, 3])
+def test_epochs_that_are_left_out_are_as_long_as_those_before(n_trainings: int, tmp_path: Path) -> None:
+    seconds = _estimate(_task(tmp_path, n_trainings=n_trainings))
+    # The first two epochs of each training take no real time.
+    assert seconds["fit"] == pytest.approx(n_trainings * (Network.max_epochs - 2) * EPOCH, rel=0.01)
+    assert seconds["search"] < 10
+
+
+def test_a_search_is_as_long_as_all_its_fits_even_if_it_is_cut(tmp_path: Path) -> None:
+    class Counter(Watcher):
+        n_fits = 0
+
+        def on_stage(self, stage: str, number: int, total: int) -> None:
+            self.n_fits = max(self.n_fits, number)
+
+    task, counter = _task(tmp_path, candidates=3), Counter()
+    with watching(counter):
+        run_job(task)
+    assert counter.n_fits > 3
+    assert _estimate(task)["search"] == pytest.approx(counter.n_fits * 98 * EPOCH, rel=0.01)
+    by_size = _task(tmp_path, candidates=3, seconds=0.0, per_graph=EPOCH)
+    whole, cut = _estimate(by_size), _estimate(by_size, seconds=1e-6)
+    assert cut["search"] == pytest.approx(whole["search"], rel=0.1)
+
+
+def test_a_training_with_early_stopping_is_watched_to_its_end(tmp_path: Path) -> None:
+    task = _task(tmp_path, stops_after=20, seconds=0.01, n_trainings=2)
+    answer = time_job(task, 60.0)
+    assert not answer["is_assumed"]
+    assert answer["seconds"]["fit"] < 0.5  # no epoch was left out, and none takes real time
+
+
+def test_other_trainings_need_the_share_of_epochs_of_those_that_were_watched(tmp_path: Path) -> None:
+    # One training of 20 epochs fits into half of the time, and the second is cut after two.
+    task = _task(tmp_path, stops_after=20, n_trainings=2)
+    answer = time_job(task, 2 * 20.5 * EPOCH)
+    assert not answer["is_assumed"]
+    assert answer["seconds"]["fit"] == pytest.approx(18 * EPOCH, rel=0.05)
+
+
+def test_the_usual_share_of_epochs_is_assumed_if_no_end_was_seen(tmp_path: Path) -> None:
+    answer = time_job(_task(tmp_path, stops_after=90), 5.0)
+    assert answer["is_assumed"]
+    assert answer["seconds"]["fit"] == pytest.approx((USUAL_SHARE * 100 - 2) * EPOCH, rel=0.05)
+
+
+def test_fewer_graphs_are_tried_if_there_is_no_time_for_all(tmp_path: Path) -> None:
+    task = _task(tmp_path, n_graphs=300, seconds=0.0, per_graph=0.5)
+    every, few = time_job(task, 1e6), time_job(task, 1e-6)
+    assert every["n_train"] == 200 and few["n_train"] == 12
+    assert few["seconds"]["fit"] == pytest.approx(every["seconds"]["fit"], rel=0.1)
+
+
+@given(
+    power=st.floats(0.2, 2.4),
+    factor=st.floats(1e-3, 1e3),
+    small=st.integers(10, 100),
+    growth=st.integers(2, 4),
+    n_all=st.integers(400, 10_000),
+)
+def test_a_power_law_is_continued(power: float, factor: float, small: int, growth: int, n_all: int) -> None:
+    def law(n: int) -> dict[str, float]:
+        return {"search": 5 * factor * n**power, "fit": factor * n**power, "predict": 1.0, "explain": 2.0}
+
+    seconds = _extrapolate([small, growth * small], [law(small), law(growth * small)], n_all)
+    assert seconds == pytest.approx(law(n_all))
+    assert _extrapolate([n_all], [law(n_all)], n_all) == law(n_all)
+
+
+@given(counts=st.lists(st.integers(1, 40), min_size=2, max_size=4), data=st.data())
+def test_the_first_graphs_have_the_classes_in_proportion(counts: list[int], data: st.DataObject) -> None:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    order = _spread(labels)
+    assert sorted(order) == list(range(len(labels)))
+    size = data.draw(st.integers(1, len(labels)))
+    taken = np.bincount(labels[order[:size]], minlength=len(counts))
+    assert np.abs(taken - size * np.array(counts) / sum(counts)).max() <= len(counts)
+
+
+def test_a_trial_in_a_worker_is_that_of_this_process_and_stores_nothing(tmp_path: Path) -> None:
+    trial = replace(_task(tmp_path / "run", candidates=2), trial_seconds=1e6)
+    here = submit(InProcessExecutor(), trial).result()["record"]
+    with local_executor(1) as executor:
+        there = submit(executor, trial).result()["record"]
+    assert here["seconds"]["search"] == pytest.approx(there["seconds"]["search"], rel=0.01)
+    assert here["elapsed"] > 0 and not (tmp_path / "run").exists()
+
+
+def test_a_method_that_fails_has_an_error_instead_of_a_time(tmp_path: Path) -> None:
+    plan = Plan(toy_source(), (toy_method("bad", Raises), toy_method("prior", Prior)), repeats=1)
+    answers = [submit(InProcessExecutor(), replace(task, trial_seconds=1.0)).result() for task in plan.tasks(tmp_path)]
+    assert "always fails" in answers[0]["error"]["reason"] and "record" in answers[1]
