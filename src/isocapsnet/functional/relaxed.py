@@ -37,10 +37,10 @@ class WindowVectors:
     def of(cls, graphs: Tensor, kernel_size: int, stride: int, sort_eigenvalues: bool) -> "WindowVectors":
         """Those of all graphs."""
         first, distinct = distinct_windows(graphs, kernel_size, stride)
-        windows = windows_of(graphs, kernel_size, stride).flatten(1, 2)
         vectors = graphs.new_empty(len(graphs), len(first), kernel_size, kernel_size)
         for i in range(len(graphs)):  # one at a time: all of them would be in memory twice
-            vectors[i] = eigenvectors(windows[i, first], sort_eigenvalues)
+            windows = windows_of(graphs[i : i + 1], kernel_size, stride).flatten(1, 2)[0, first]
+            vectors[i] = eigenvectors(windows, sort_eigenvalues)
         return cls(vectors, torch.arange(len(graphs), device=graphs.device), distinct)
 
 

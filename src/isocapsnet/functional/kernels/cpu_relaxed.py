@@ -6,8 +6,6 @@ graphs, serve the window at (t, s) and its transpose at (s, t).
 
 from typing import Any
 
-import numpy as np
-import torch
 from numba import njit
 from torch import Tensor
 
@@ -50,9 +48,10 @@ def backward(
     return parts.sum(dim=0)
 
 
-def _arrays(graphs: Tensor, vectors: Tensor, index: Tensor, middle: Tensor) -> tuple[np.ndarray, ...]:
+def _arrays(graphs: Tensor, vectors: Tensor, index: Tensor, middle: Tensor) -> tuple[Any, ...]:
+    """The first arguments of both kernels. The last is a tuple of k, whose length is a constant to the compiler."""
     tensors = graphs, vectors.flatten(2), index, middle.flatten(1)
-    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+    return *(tensor.detach().contiguous().numpy() for tensor in tensors), (None,) * middle.shape[-1]
 
 
 @njit(cache=True, nogil=True)
@@ -61,12 +60,13 @@ def _measure(
     vectors: Any,
     index: Any,
     middle: Any,
+    nodes: Any,
     stride: int,
     result: Any,
     start: int,
     stop: int,
 ) -> None:
-    n, k, lanes = result.shape[2], int(np.sqrt(vectors.shape[2])), simd.lanes(graphs)
+    n, k, lanes = result.shape[2], len(nodes), simd.lanes(graphs)
     halved = n > 1 and vectors.shape[1] < n * n
     own, window, half, matched = _rooms(graphs, k)
     lengths, mirrored = simd.empty(1, graphs), simd.empty(1, graphs)
@@ -75,10 +75,10 @@ def _measure(
         for t in range(n):
             for s in range(t if halved else 0, n, lanes):
                 count = min(lanes, n - s)
-                _gather(graphs[graph], vectors[index[graph]], first, t, s, count, stride, k, own, window)
+                _gather(graphs[graph], vectors[index[graph]], first, t, s, count, stride, nodes, own, window)
                 first += count
                 for c in range(len(middle)):
-                    _match(own, middle[c], k, half, matched)
+                    _match(own, middle[c], nodes, half, matched)
                     total = simd.broadcast(middle.dtype.type(0))
                     transposed = total
                     for a in range(k):
@@ -102,6 +102,7 @@ def _differentiate(
     vectors: Any,
     index: Any,
     middle: Any,
+    nodes: Any,
     stride: int,
     distance: Any,
     grad: Any,
@@ -109,7 +110,7 @@ def _differentiate(
     start: int,
     stop: int,
 ) -> None:
-    n, k, lanes = distance.shape[2], int(np.sqrt(vectors.shape[2])), simd.lanes(graphs)
+    n, k, lanes = distance.shape[2], len(nodes), simd.lanes(graphs)
     halved = n > 1 and vectors.shape[1] < n * n
     own, window, half, matched = _rooms(graphs, k)
     slope, mirrored = simd.empty(1, graphs), simd.empty(1, graphs)
@@ -120,7 +121,7 @@ def _differentiate(
         for t in range(n):
             for s in range(t if halved else 0, n, lanes):
                 count = min(lanes, n - s)
-                _gather(graphs[graph], vectors[index[graph]], first, t, s, count, stride, k, own, window)
+                _gather(graphs[graph], vectors[index[graph]], first, t, s, count, stride, nodes, own, window)
                 first += count
                 for c in range(len(middle)):
                     slope[:] = 0
@@ -133,7 +134,7 @@ def _differentiate(
                             length = distance[graph, c, s + lane, t]
                             if length > 0:
                                 mirrored[lane] = grad[graph, c, s + lane, t] / length
-                    _match(own, middle[c], k, half, matched)
+                    _match(own, middle[c], nodes, half, matched)
                     factor, other = simd.load(slope, 0), simd.load(mirrored, 0)
                     for a in range(k):
                         for b in range(k):
@@ -174,12 +175,12 @@ def _gather(
     s: int,
     count: int,
     stride: int,
-    k: int,
+    nodes: Any,
     own: Any,
     window: Any,
 ) -> None:
     """V and A of the ``count`` windows from (t, s) on, with zeros in the other lanes."""
-    lanes = simd.lanes(own)
+    k, lanes = len(nodes), simd.lanes(own)
     for a in range(k):
         for b in range(k):
             place = (a * k + b) * lanes
@@ -191,9 +192,9 @@ def _gather(
 
 
 @njit(cache=True, nogil=True)
-def _match(own: Any, middle: Any, k: int, half: Any, matched: Any) -> None:
+def _match(own: Any, middle: Any, nodes: Any, half: Any, matched: Any) -> None:
     """V M Vᵀ."""
-    zero = simd.broadcast(middle.dtype.type(0))
+    k, zero = len(nodes), simd.broadcast(middle.dtype.type(0))
     for a in range(k):
         for j in range(k):
             total = zero
