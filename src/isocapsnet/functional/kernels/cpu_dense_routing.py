@@ -11,6 +11,7 @@ from numba import njit
 from torch import Tensor
 
 from isocapsnet.functional.kernels import _simd as simd
+from isocapsnet.functional.kernels._simd_rows import dot_each
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 # Windows are summed in this many chunks, added up in order: the result does not depend on the number of threads.
@@ -181,7 +182,7 @@ def _scatter(
                             entry = simd.broadcast(capsules[first + t, window, row])
                             sums = simd.fma(entry, simd.load(votes, (y * lanes + t) * parts + i), sums)
                         simd.store(grad_weight, corner + i, sums)
-                    total = total + simd.dot_each(votes, y * lanes * parts, weight, corner, 0, split)
+                    total = total + dot_each(votes, y * lanes * parts, weight, corner, 0, split)
                 simd.store(values, 0, total)
                 for t in range(count):
                     grad_capsules[first + t, window, row] = values[t]
@@ -220,7 +221,7 @@ def _dot_votes(vectors: Any, y: int, first: int, n_classes: int, split: Any, vot
     """û·x for class ``y``, a graph in every lane; ``vectors`` holds x of all graphs and classes."""
     parts = len(split)
     start = (first * n_classes + y) * parts
-    return simd.dot_each(votes, y * simd.lanes(votes) * parts, vectors, start, n_classes * parts, split)
+    return dot_each(votes, y * simd.lanes(votes) * parts, vectors, start, n_classes * parts, split)
 
 
 @njit(nogil=True, forceinline=True)
