@@ -60,3 +60,18 @@ def dot_each(
         return rows[0]
 
     return vector(a, types.intp, b, types.intp, types.intp, split), generate
+
+
+@intrinsic
+def add_up(typingctx: Any, a: Vector) -> Typed:
+    """The sum of the lanes: halves are added until one number is left."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        total, n = args[0], a.lanes
+        while n > 1:
+            n //= 2
+            halves = (ir.Constant(ir.VectorType(ir.IntType(32), n), [*range(start, start + n)]) for start in (0, n))
+            total = builder.fadd(*(builder.shuffle_vector(total, total, half) for half in halves))
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return a.dtype(a), generate
