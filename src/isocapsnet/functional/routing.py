@@ -16,7 +16,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
 from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
-from isocapsnet.functional.kernels import falling_back, pick_routing
+from isocapsnet.functional.dense_routing import DenseRouting
+from isocapsnet.functional.kernels import falling_back, pick_fused, pick_routing
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
 # Up to this size, sums of weights are read from a table of k! permutations.
@@ -51,6 +52,12 @@ def route(
         if kernel is not None:
             with falling_back(weight.device):
                 return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel, torch.is_grad_enabled())
+    if isinstance(capsules, Tensor) and weight.shape[2] > 1 and over != "windows":
+        kernel = pick_fused("cpu_dense_routing", weight)
+        if kernel is not None and kernel.fits(weight):
+            plain = partial(_route_plainly, iterations=iterations, scale=scale, over=over)
+            with falling_back(weight.device):
+                return DenseRouting.apply(capsules, weight, iterations, scale, over == "classes", kernel, plain)
     return _route_plainly(capsules, weight, iterations, scale, over)
 
 

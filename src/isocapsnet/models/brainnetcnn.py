@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, linear
 
+from isocapsnet.functional.edge_sums import leaky_edge_sums
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput
 from isocapsnet.models._parameters import Count, Sizes, estimator, in_range
 
@@ -87,22 +88,6 @@ class CrossFilters(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_out))
 
 
-class EdgeToEdge(CrossFilters):
-    """The module of :func:`edge_to_edge`."""
-
-    def forward(self, edges: Tensor) -> Tensor:
-        """``(n_graphs, n_in, n_nodes, n_nodes)`` to ``(n_graphs, n_out, n_nodes, n_nodes)``."""
-        return edge_to_edge(edges, self.rows, self.columns, self.bias)
-
-
-class EdgeToNode(CrossFilters):
-    """The module of :func:`edge_to_node`."""
-
-    def forward(self, edges: Tensor) -> Tensor:
-        """``(n_graphs, n_in, n_nodes, n_nodes)`` to ``(n_graphs, n_out, n_nodes)``."""
-        return edge_to_node(edges, self.rows, self.columns, self.bias)
-
-
 class NodeToGraph(nn.Module):
     """The module of :func:`node_to_graph`."""
 
@@ -129,8 +114,8 @@ class BrainNetCNN(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        self.edge_layers = nn.ModuleList(EdgeToEdge(n_in, n_out, n_nodes) for n_in, n_out in pairwise([1, *channels]))
-        self.node_layer = EdgeToNode(channels[-1], node_channels, n_nodes)
+        self.edge_layers = nn.ModuleList(CrossFilters(n_in, n_out, n_nodes) for n_in, n_out in pairwise([1, *channels]))
+        self.node_layer = CrossFilters(channels[-1], node_channels, n_nodes)
         self.graph_layer = NodeToGraph(node_channels, hidden_sizes[0], n_nodes)
         self.hidden_layers = nn.ModuleList(_linear(n_in, n_out) for n_in, n_out in pairwise(hidden_sizes))
         self.dropout = nn.Dropout(dropout)
@@ -138,10 +123,14 @@ class BrainNetCNN(nn.Module):
 
     def forward(self, graphs: Tensor) -> EncoderOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and representations."""
+        first, *others = *self.edge_layers, self.node_layer
         edges = graphs[:, None]
-        for layer in self.edge_layers:
-            edges = leaky_relu(layer(edges), LEAK, inplace=True)
-        code = leaky_relu(self.node_layer(edges), LEAK)
+        rows, columns = _sum_rows(edges, first.rows), _sum_columns(edges, first.columns)
+        for before, layer in pairwise([first, *others]):
+            # An edge-to-edge layer is a number of the row plus one of the column: the edges themselves are not needed.
+            rows = rows + before.bias[:, None]
+            rows, columns = leaky_edge_sums(rows, columns, layer.rows, layer.columns, LEAK)
+        code = leaky_relu(rows + columns + self.node_layer.bias[:, None], LEAK)
         for layer in (self.graph_layer, *self.hidden_layers):
             code = self.dropout(leaky_relu(layer(code), LEAK))
         return EncoderOutput(self.head(code), code)

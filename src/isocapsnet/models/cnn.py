@@ -3,29 +3,40 @@
 Y. LeCun, P. Haffner, L. Bottou and Y. Bengio, "Object recognition with gradient-based learning", 1999.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar
 
 from torch import Tensor, nn
 
+from isocapsnet.functional.pooling import pooled_convolution
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
 from isocapsnet.models._parameters import Positive, Share, Sizes, estimator
 
 KERNEL_SIZE = 5
 
 
+class PooledConvolution(nn.Conv2d):
+    """The module of :func:`~isocapsnet.functional.pooling.pooled_convolution`, with 5 x 5 filters."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__(n_in, n_out, KERNEL_SIZE)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """``(n_graphs, n_in, n, n)`` to ``(n_graphs, n_out, ⌈n/2⌉, ⌈n/2⌉)``."""
+        return pooled_convolution(maps, self.weight, self.get_parameter("bias"))
+
+
 def convolutions(channels: Sequence[int], n_inputs: int = 1) -> nn.Sequential:
-    """5 x 5 convolutions, each with ReLU and 2 x 2 max-pooling: ``(b, n_inputs, n, n)`` to ``(b, channels[-1], m, m)``.
+    """5 x 5 convolutions, each with 2 x 2 max-pooling and ReLU: ``(b, n_inputs, n, n)`` to ``(b, channels[-1], m, m)``.
 
     Borders are padded and pooling rounds up, so graphs of any size are valid and no node is lost:
     m = ⌈n / 2^len(channels)⌉.
     """
-    layers: list[nn.Module] = []
-    for n_in, n_out in pairwise([n_inputs, *channels]):
-        layers += [nn.Conv2d(n_in, n_out, KERNEL_SIZE, padding=KERNEL_SIZE // 2), nn.ReLU()]
-        layers += [nn.MaxPool2d(2, ceil_mode=True)]
-    return nn.Sequential(*layers)
+    layers = [PooledConvolution(n_in, n_out) for n_in, n_out in pairwise([n_inputs, *channels])]
+    # Names of files that were saved when convolution, ReLU and pooling were modules of their own.
+    return nn.Sequential(OrderedDict((str(3 * i), layer) for i, layer in enumerate(layers)))
 
 
 def pooled_size(n_nodes: int, n_layers: int) -> int:

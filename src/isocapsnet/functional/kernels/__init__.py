@@ -30,6 +30,7 @@ __all__ = [
     "eager",
     "falling_back",
     "give_back",
+    "pick_fused",
     "pick_kernel",
     "pick_routing",
     "reusing_buffers",
@@ -60,6 +61,12 @@ def pick_routing(weight: Tensor) -> ModuleType | None:
     return kernel if kernel is not None and kernel.fits(weight) else None
 
 
+def pick_fused(name: str, tensor: Tensor) -> ModuleType | None:
+    """The module of fused kernels of this name if it can be used for a tensor on the CPU, otherwise None."""
+    usable = tensor.device.type == "cpu" and "cpu" not in _failed and tensor.dtype in (torch.float32, torch.float64)
+    return import_kernel(name) if usable and import_kernel("cpu") is not None else None
+
+
 def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
     """Call ``search`` or ``backward`` of a kernel of the match; where it fails, that of the eager one."""
     if kernel is not eager:
@@ -70,13 +77,11 @@ def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
 
 def assign(profit: Tensor) -> Tensor:
     """:func:`isocapsnet.functional.assigned_columns`, compiled where it can be."""
-    device = profit.device.type
-    if device == "cpu" and device not in _failed and import_kernel(device) is not None:
-        kernel = import_kernel("cpu_assignment")
-        if kernel is not None:
-            with falling_back(profit.device):
-                columns: Tensor = kernel.assigned_columns(profit)
-                return columns
+    kernel = pick_fused("cpu_assignment", profit)
+    if kernel is not None:
+        with falling_back(profit.device):
+            columns: Tensor = kernel.assigned_columns(profit)
+            return columns
     return assigned_columns(profit)
 
 
@@ -96,7 +101,7 @@ def falling_back(device: torch.device) -> Iterator[None]:
             _warn(error)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def import_kernel(name: str) -> ModuleType | None:
     """A module of fused kernels; None if there is none of this name or its compiler (Numba, Triton) cannot be used."""
     try:

@@ -1,0 +1,65 @@
+"""Sums over the edges of a node, where an edge is the leaky ReLU of a number of its row plus a number of its column."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import leaky_relu
+
+from isocapsnet.functional.kernels import falling_back, pick_fused
+
+
+def leaky_edge_sums(rows: Tensor, columns: Tensor, row_filters: Tensor, column_filters: Tensor, leak: float) -> Any:
+    """Weighted sums over the rows and over the columns of A[m, i, j] = leaky_relu(rows[m, i] + columns[m, j]).
+
+    leaky_relu(x) = leak · x + (1 - leak) · max(0, x). The sums over the first term are products of matrices of nodes,
+    and on a CPU those over the second take a time proportional to the nodes, not the edges; A itself is not computed.
+
+    Parameters
+    ----------
+    rows, columns : Tensor (n_graphs, n_in, n_nodes)
+    row_filters, column_filters : Tensor (n_out, n_in, n_nodes)
+    leak : float
+
+    Returns
+    -------
+    of_rows, of_columns : Tensor (n_graphs, n_out, n_nodes)
+        Σ_m Σ_k row_filters[n, m, k] A[m, i, k] and Σ_m Σ_k column_filters[n, m, k] A[m, k, j].
+    """
+    kernel = pick_fused("cpu_edge_sums", rows)
+    if kernel is not None:
+        with falling_back(rows.device):
+            rectified = _RectifiedSums.apply(rows, columns, row_filters, column_filters, kernel)
+            linear = _linear_sums(rows, columns, row_filters), _linear_sums(columns, rows, column_filters)
+            return tuple(leak * a + (1 - leak) * b for a, b in zip(linear, rectified, strict=True))
+    edges = leaky_relu(rows[..., None] + columns[..., None, :], leak)
+    of_rows = torch.einsum("bmik,nmk->bni", edges, row_filters)
+    return of_rows, torch.einsum("bmkj,nmk->bnj", edges, column_filters)
+
+
+def _linear_sums(p: Tensor, q: Tensor, filters: Tensor) -> Tensor:
+    """Σ_m Σ_k filters[n, m, k] (p[m, i] + q[m, k])."""
+    return filters.sum(dim=2) @ p + (q.flatten(1) @ filters.flatten(1).T)[..., None]
+
+
+class _RectifiedSums(torch.autograd.Function):
+    """:func:`leaky_edge_sums` with a leak of 0, by a kernel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, columns: Tensor, row_filters: Tensor, column_filters: Tensor, kernel: ModuleType
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(rows, columns, row_filters, column_filters)
+        ctx.orders, ctx.kernel = (kernel.order_of(rows), kernel.order_of(columns)), kernel
+        of_rows = kernel.sums(rows, columns, row_filters, ctx.orders)
+        return of_rows, kernel.sums(columns, rows, column_filters, ctx.orders[::-1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_rows: Tensor, grad_columns: Tensor) -> tuple[Tensor | None, ...]:
+        rows, columns, row_filters, column_filters = ctx.saved_tensors
+        one, other, of_rows = ctx.kernel.backward(grad_rows, rows, columns, row_filters, ctx.orders)
+        more, less, of_columns = ctx.kernel.backward(grad_columns, columns, rows, column_filters, ctx.orders[::-1])
+        return one + less, other + more, of_rows, of_columns, None

@@ -1,0 +1,105 @@
+"""Distances of FastIsoNN's relaxed match without its matrices: the windows are constant, and only templates learn."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from isocapsnet.functional.eigenvectors import eigenvectors
+from isocapsnet.functional.isomorphic import check_match_input, spectral_match
+from isocapsnet.functional.kernels import falling_back, pick_fused
+from isocapsnet.functional.kernels.eager import windows_of
+
+
+class WindowVectors:
+    """Eigenvectors ``(n_graphs, n, n, k, k)`` of the windows of some graphs. Only the part that is asked for is copied.
+
+    Attributes
+    ----------
+    tensor : Tensor (n_stored, n_distinct, k, k)
+        The matrices of the distinct windows of each stored graph. In symmetric graphs, the window at rows t and columns
+        s is the transpose of that at s and t and has the same ones, so there are only those with s >= t.
+    index : Tensor (n_graphs,), int64
+        The rows of ``tensor`` that are meant.
+    distinct : Tensor (n, n), int64
+        Which of the distinct windows a window is.
+    """
+
+    def __init__(self, tensor: Tensor, index: Tensor, distinct: Tensor) -> None:
+        self.tensor, self.index, self.distinct = tensor, index, distinct
+
+    def __getitem__(self, part: tuple[slice, slice]) -> Tensor:
+        return self.tensor[self.index[part[0], None, None], self.distinct[part[1]]]
+
+    @classmethod
+    def of(cls, graphs: Tensor, kernel_size: int, stride: int, sort_eigenvalues: bool) -> "WindowVectors":
+        """Those of all graphs."""
+        first, distinct = distinct_windows(graphs, kernel_size, stride)
+        vectors = graphs.new_empty(len(graphs), len(first), kernel_size, kernel_size)
+        for i in range(len(graphs)):  # one at a time: all of them would be in memory twice
+            windows = windows_of(graphs[i : i + 1], kernel_size, stride).flatten(1, 2)[0, first]
+            vectors[i] = eigenvectors(windows, sort_eigenvalues)
+        return cls(vectors, torch.arange(len(graphs), device=graphs.device), distinct)
+
+
+def distinct_windows(graphs: Tensor, kernel_size: int, stride: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the windows whose eigenvectors differ, and which of them each window ``(n, n)`` has."""
+    n = (graphs.shape[1] - kernel_size) // stride + 1
+    number = torch.arange(n * n, device=graphs.device).view(n, n)
+    if torch.equal(graphs, graphs.transpose(1, 2)):
+        number = torch.minimum(number, number.T)
+    first, distinct = number.unique(return_inverse=True)
+    return first, distinct.view(n, n)
+
+
+def relaxed_distances(
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int = 1,
+    window_vectors: WindowVectors | None = None,
+    sort_eigenvalues: bool = True,
+) -> Tensor:
+    """The distances ``(n_graphs, n_templates, n, n)`` of ``spectral_match`` with ``projection="none"``.
+
+    With P = |U₂||U₁|ᵀ, P K Pᵀ = |U₂| M |U₂|ᵀ, where M = |U₁|ᵀ K |U₁| belongs to the template alone.
+
+    Parameters
+    ----------
+    graphs, templates, stride, sort_eigenvalues
+        As in :func:`~isocapsnet.functional.spectral_match`.
+    window_vectors : WindowVectors, optional
+    """
+    check_match_input(graphs, templates, stride)
+    kernel = None if graphs.requires_grad else pick_fused("cpu_relaxed", graphs)
+    if kernel is not None:
+        if window_vectors is None:
+            with torch.no_grad():
+                window_vectors = WindowVectors.of(graphs, templates.shape[-1], stride, sort_eigenvalues)
+        with torch.no_grad():
+            own = eigenvectors(templates, sort_eigenvalues).abs()
+        middle = own.transpose(1, 2) @ templates @ own
+        with falling_back(graphs.device):
+            vectors = window_vectors.tensor, window_vectors.index
+            return _RelaxedDistance.apply(middle, graphs, *vectors, stride, kernel)
+    arguments = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
+    return spectral_match(*arguments).distance
+
+
+class _RelaxedDistance(torch.autograd.Function):
+    """‖V M Vᵀ - A‖_F of every window, with the gradient of M."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, middle: Tensor, graphs: Tensor, vectors: Tensor, index: Tensor, stride: int, kernel: ModuleType
+    ) -> Tensor:
+        distance: Tensor = kernel.distances(graphs, vectors, index, middle, stride)
+        ctx.save_for_backward(distance, graphs, vectors, index, middle)
+        ctx.stride, ctx.kernel = stride, kernel
+        return distance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.kernel.backward(grad, *ctx.saved_tensors, ctx.stride), None, None, None, None, None
