@@ -1,6 +1,7 @@
 """What a method does at its own decisions, and whether its probabilities can be taken at their word."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,10 +57,17 @@ def average_precision(content: Content, method: ReportedMethod) -> float:
     return weighted_mean(scores, method.weights)
 
 
-def describe_calibration(method: ReportedMethod) -> str:
-    """Whether the probabilities agree with the outcomes, in words; empty without finished jobs."""
+class Calibration(NamedTuple):
+    """What is said about the probabilities of a method, and whether it is a warning."""
+
+    text: str
+    is_poor: bool
+
+
+def describe_calibration(method: ReportedMethod) -> Calibration | None:
+    """Whether the probabilities agree with the outcomes, in words; None without finished jobs."""
     if not method.fits:
-        return ""
+        return None
     truth, predicted = method.labels, method.probabilities
     brier, area = method.row.metrics["brier"].mean, method.row.metrics["roc_auc"].mean
     shares = np.bincount(truth, minlength=predicted.shape[1]) / len(truth)
@@ -71,12 +79,14 @@ def describe_calibration(method: ReportedMethod) -> str:
     sentence = (
         f"The Brier score is {number(brier)}; always predicting the class frequencies would give {number(uninformed)}."
     )
-    if area >= _HIGH_AREA and brier > _POOR_BRIER * uninformed:
+    is_poor = area >= _HIGH_AREA and brier > _POOR_BRIER * uninformed
+    is_off = abs(confidence - accuracy) > _NOTABLE_GAP and not low <= confidence <= high
+    if is_poor:
         sentence += (
             f" The method ranks subjects well (ROC AUC {number(area)}), but its probabilities are poor. Use the "
             "ranking, or calibrate the probabilities before they are used as risks."
         )
-    if abs(confidence - accuracy) > _NOTABLE_GAP and not low <= confidence <= high:
+    if is_off:
         direction = "too cautious" if confidence < accuracy else "too sure"
         sentence += (
             f" Its probabilities are {direction}: the mean probability of the predicted class is {confidence:.0%}, and "
@@ -84,4 +94,4 @@ def describe_calibration(method: ReportedMethod) -> str:
         )
     elif brier < uninformed:
         sentence += " The mean confidence agrees with the share of right predictions."
-    return sentence
+    return Calibration(sentence, is_poor or is_off)

@@ -29,9 +29,9 @@ def site_scores(content: Content) -> Sequence[SiteScores]:
     names = np.asarray(subjects.sites)
     labelled = subjects.labels >= 0
     sites = sorted(set(names[labelled].tolist()))
-    if len(sites) < 2:
-        return []
     methods = [method for method in content.methods if len(method.fits) and len(method.test)]
+    if len(sites) < 2 or not methods:
+        return []
     return [
         SiteScores(
             sites=(site,),

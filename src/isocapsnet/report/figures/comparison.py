@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Inches; a page shows two of these side by side.
 _WIDTH = 4.6
+# The page enlarges the first figure to its own width.
+_WIDE = 5.2
 _ROW_INCHES = 0.27
 # Beyond this ratio of the longest to the shortest time, the axis is logarithmic.
 _LOGARITHMIC_RANGE = 30
@@ -44,7 +46,7 @@ def comparison(content: Content, metric: str = "roc_auc") -> Iterator[Drawing]:
         band=band,
         reference=reference,
         colours=[styles[name].colour for name in names],
-        width=style.FULL if is_area else _WIDTH,
+        width=_WIDE if is_area else _WIDTH,
     )
     caption = f"{label[0].upper()}{label[1:]} of every method, mean and 95 % interval over test folds."
     if band is not None and np.isfinite(band):

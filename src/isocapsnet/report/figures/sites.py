@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHOWN = 3
+# Inches; the page enlarges the figure to its own width.
+_WIDTH = 5.2
 
 
 def site_forest(content: Content) -> Iterator[Drawing]:
     """The ROC AUC of the best methods and the linear model at each site, and over sites."""
     sites = site_scores(content)
-    if not sites:
-        return
     ranked = [m.label for m in content.methods if m.fits and m.label != CONSTANT and not m.row.covariates]
+    if not sites or not ranked:
+        return
     shown = ranked[: _SHOWN - 1] + [label for label in ranked[_SHOWN - 1 :] if label == REFERENCE]
     shown = (shown + [label for label in ranked if label not in shown])[:_SHOWN]
     results = content.table.site_results
@@ -58,8 +60,8 @@ def plot_forest(
 
     rows = sorted(sites, key=lambda site: -site.n_subjects)
     step = 0.2
-    height = 0.9 + (len(rows) + 1) * (0.16 + 0.14 * len(methods))
-    figure, (axis,) = style.new_figure(style.FULL, height)
+    height = 0.8 + (len(rows) + 1) * (0.13 + 0.11 * len(methods))
+    figure, (axis,) = style.new_figure(_WIDTH, height)
     axis.axvline(CHANCE, color=style.MUTED, lw=0.9, ls="--", gid="chance")
     largest = max(site.n_subjects for site in rows)
     for index, label in enumerate(methods):
