@@ -22,6 +22,7 @@ from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation, Step
 from isocapsnet.evaluation.protocol import Protocol, count_subjects, free_unlabelled, null_order
 from isocapsnet.evaluation.samples import DataSource, Samples
+from isocapsnet.evaluation.shares import take_share
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Job:
     """Everything that a result depends on.
 
     Device, number of processes and verbosity are not part of it. ``space`` is what the inner search may try (empty: no
-    search). ``permutation`` is 0 for the data as given; ``audit`` is the number of a shuffled node order.
+    search). ``permutation`` is 0 for the data as given; ``audit`` is the number of a shuffled node order; ``share`` is
+    the share of the training subjects that trains.
     """
 
     dataset: str
@@ -44,6 +46,7 @@ class Job:
     fold: int
     permutation: int = 0
     audit: int | None = None
+    share: float = 1.0
 
     @cached_property
     def key(self) -> str:
@@ -51,7 +54,8 @@ class Job:
         return digest_of(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields; a share of 1 is not named, as in records of versions that had no other."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("share", 1.0)}
 
     @property
     def label(self) -> str:
@@ -114,6 +118,7 @@ def run_job(task: Task) -> dict[str, Any]:
     job, samples = task.job, task.source.load()
     protocol = Protocol(**job.protocol)
     split = protocol.splits(samples, job.repeat)[job.fold]
+    split = take_share(samples, split, job.share, job.repeat, job.fold)
     order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
     train, test, labels = order[split.train], order[split.test], samples.labels[split.train]
     extra = free_unlabelled(samples, protocol, test) if job.use_unlabeled else np.arange(0)
@@ -162,6 +167,7 @@ def describe_fold(samples: Samples, job: Job) -> dict[str, Any]:
     test indices and true labels (as indices into ``classes``).
     """
     split = Protocol(**job.protocol).splits(samples, job.repeat)[job.fold]
+    split = take_share(samples, split, job.share, job.repeat, job.fold)
     sites = {
         "tested": list(split.sites),
         "too_small": list(split.too_small),

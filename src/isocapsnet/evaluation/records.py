@@ -111,7 +111,7 @@ def find_disagreement(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     views = {
         "other records about the classes": lambda r: ("", r["classes"]),
         "other methods about who was tested in its fold": lambda r: (
-            [r["job"]["repeat"], r["job"]["fold"]],
+            [r["job"]["repeat"], r["job"]["fold"], r["job"].get("share", 1)],
             [r["test"], r["labels"], r["n_train"], r.get("sites")],
         ),
     }
@@ -145,7 +145,8 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 
 
 def _read_job(content: Record) -> Job:
-    _typed(content, _JOB, "has a job that")
+    _typed(content, _JOB | ({"share": float} if "share" in content else {}), "has a job that")
+    _require(0 < content.get("share", 1) <= 1, "has a share of training subjects that is none")
     try:
         is_supported = asdict(Protocol(**content["protocol"])) == content["protocol"]
     except (TypeError, ValueError):

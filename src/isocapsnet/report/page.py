@@ -41,6 +41,7 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
         ("comparison", "Comparison", has_methods),
         ("sites", "Sites", has_methods and bool(site_scores(content))),
         ("node-order", "Order of nodes", any(method.row.audit for method in content.methods)),
+        ("learning-curve", "Sample size", any(method.row.curve for method in content.methods)),
         ("sweep", "Parameter sweep", has_methods and content.sweep is not None),
         ("tuning", "Tuning", has_methods),
         ("methods", "Each method", has_methods),

@@ -140,6 +140,22 @@ def site_summary_table(content: Content) -> PageTable:
     return PageTable("site-summary", "Over a population of sites", ["method", *numeric, "in words"], rows, numeric)
 
 
+def learning_curve_table(content: Content) -> PageTable:
+    """The ROC AUC of each method for each share of the training subjects."""
+    rows = [
+        [
+            Cell(breakable(method.label)),
+            Cell(f"{point.share:.0%}", point.share),
+            Cell(number(point.n_train, 0), point.n_train),
+            interval_cell(point.area),
+        ]
+        for method in content.methods
+        for point in method.row.curve
+    ]
+    numeric = ["share of the training subjects", "training graphs", "ROC AUC"]
+    return PageTable("sample-sizes", "ROC AUC by sample size", ["method", *numeric], rows, numeric)
+
+
 def audit_table(content: Content) -> PageTable:
     """The node-order audit."""
     rows = [

@@ -7,7 +7,7 @@ To add a figure, write a function that takes a :class:`~isocapsnet.report.conten
 
 from functools import partial
 
-from isocapsnet.report.figures import brain, comparison, curves, roc, sites, templates
+from isocapsnet.report.figures import brain, comparison, curves, roc, sample_size, sites, templates
 from isocapsnet.report.figures.drawing import FigureKind
 from isocapsnet.report.figures.style import save_figure
 
@@ -22,6 +22,7 @@ FIGURES: dict[str, FigureKind] = {
     "precision_recall": FigureKind(roc.precision_recall, "comparison"),
     "site_forest": FigureKind(sites.site_forest, "sites"),
     "node_order": FigureKind(comparison.node_order, "node-order"),
+    "learning_curve": FigureKind(sample_size.learning_curve, "learning-curve"),
     "sweep": FigureKind(comparison.sweep, "sweep"),
     "roc": FigureKind(roc.roc, "methods", of="method"),
     "calibration": FigureKind(curves.calibration, "methods", of="method"),
