@@ -31,7 +31,7 @@ _ROUNDING = 1e-3
 _JOB = {
     "dataset": str, "method": str, "version": int, "parameters": dict, "protocol": dict, "space": dict,
     "preparation": list, "use_unlabeled": bool, "repeat": int, "fold": int, "permutation": int,
-    "audit": int | None,
+    "audit": int | None, "share": float,
 }  # fmt: skip
 _RECORD = {
     "key": str, "job": dict, "split": str, "classes": list, "n_train": int, "test": list, "labels": list,
@@ -145,7 +145,8 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 
 
 def _read_job(content: Record) -> Job:
-    _typed(content, _JOB | ({"share": float} if "share" in content else {}), "has a job that")
+    # A share of 1 is not named.
+    _typed(content, {name: kind for name, kind in _JOB.items() if name != "share" or name in content}, "has a job that")
     _require(0 < content.get("share", 1) <= 1, "has a share of training subjects that is none")
     try:
         is_supported = asdict(Protocol(**content["protocol"])) == content["protocol"]
