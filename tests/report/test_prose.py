@@ -205,5 +205,5 @@ def test_equivalence_is_a_finding_and_the_families_of_tests_are_named_once() -> 
     wide = make_content(*rows, comparisons=[replace(pair, p_equivalent=0.2)])
     assert not any("differ by less than" in sentence for sentence in answer.answer(wide))
     text = prose.multiplicity_text(content)
-    assert "2 tests against chance" in text and "1 pairs" in text and "Equal adjusted p-values" in text
+    assert "2 tests against chance" in text and "one pair" in text and "Equal adjusted p-values" in text
     assert prose.multiplicity_text(make_content()) == ""

@@ -34,12 +34,8 @@ def answer(content: Content) -> list[str]:
         _verdict(contenders, TESTS[content.table.test].min_folds),
         f"{best.method} has the highest mean ROC AUC: {interval(*best.metrics['roc_auc'])} ({_evidence(best)}).",
     ]
-    if len(contenders) > 1:
-        sentences.append(
-            f"{best.method} is better than every other method."
-            if best.is_best
-            else "No method is better than every other method, so none is marked as the best."
-        )
+    if len(contenders) > 1 and not best.is_best:
+        sentences.append("No method is better than every other method, so none is marked as the best.")
     sentences += _against_reference(content, rows)
     sentences += [content.sites] if content.sites else []
     sentences += _power(content.detectable)
@@ -137,19 +133,21 @@ def _difference_to_reference(content: Content, method: str) -> tuple[Interval, f
 
 
 def _verdict(rows: Sequence[MethodResult], min_folds: int) -> str:
-    """The answer in one sentence, from the tests against chance."""
+    """The answer in one sentence, from the tests against chance and between methods."""
     if all(len(row.scores) < min_folds for row in rows):
         return "Undecided: there is a single test fold, which shows no more than its own interval."
     winners = [row.method for row in rows if row.p_chance <= LEVEL]
     if not winners:
         who = f"none of the {len(rows)} methods is" if len(rows) > 1 else f"{rows[0].method} is not"
         return f"Not shown: {who} distinguishable from chance on these data."
+    best = [row.method for row in rows if row.is_best and len(rows) > 1]
+    ending = f", and {best[0]} is better than every other method." if best else "."
     if len(winners) == 1:
-        return f"Yes: {winners[0]} is above chance."
+        return f"Yes: {winners[0]} is above chance{ending}"
     which = f"{len(winners)} of {len(rows)} methods"
     if len(winners) == len(rows):
         which = "both methods" if len(rows) == 2 else f"all {len(rows)} methods"
-    return f"Yes: {which}{f' ({listing(winners)})' if len(winners) <= 4 else ''} are above chance."
+    return f"Yes: {which}{f' ({listing(winners)})' if len(winners) <= 4 else ''} are above chance{ending}"
 
 
 def _evidence(row: MethodResult) -> str:

@@ -49,8 +49,11 @@ def multiplicity_text(content: Content) -> str:
     n_tested = sum(row.p_chance < 1 and not row.covariates for row in content.table.rows)
     controls = [row.method for row in content.table.rows if row.covariates and row.scores]
     has_reference = any(row.method == REFERENCE and row.scores for row in content.table.rows)
-    families = [f"the {n_tested} tests against chance"] if n_tested else []
-    families += [f"the {len(content.table.comparisons)} pairs of methods"] if content.table.comparisons else []
+    n_pairs = len(content.table.comparisons)
+    families = (
+        [f"the {n_tested} tests against chance" if n_tested > 1 else "the test against chance"] if n_tested else []
+    )
+    families += [f"the {n_pairs} pairs of methods" if n_pairs > 1 else "the one pair of methods"] if n_pairs else []
     families += [f"the comparisons with {REFERENCE} that verdicts are about"] if has_reference else []
     families += [f"the comparisons with {control}" for control in controls]
     if not families:

@@ -125,7 +125,7 @@ def method_styles(rows: "Sequence[MethodResult]") -> dict[str, MethodStyle]:
     free = [(colour, dash) for dash in _DASHES for colour in METHODS]
     free += [(MUTED, dash) for dash in _DASHES]
     styles: dict[str, MethodStyle] = {}
-    for row in sorted(rows, key=lambda row: row.name not in _COLOUR_OF):  # stable: the others in the order of the run
+    for row in sorted(rows, key=lambda row: (row.name not in _COLOUR_OF, row.method)):
         wanted = _COLOUR_OF.get(row.name)
         usual = [style for style in free if style[0] == wanted]
         others = [style for style in free if style[0] not in _COLOUR_OF.values()] or free or [(MUTED, ":")]
