@@ -54,15 +54,16 @@ def take(page: Page, name: str, first: str, last: str) -> None:
     assert top is not None and bottom is not None
     y = top["y"] - MARGIN
     clip = {"x": 0, "y": y, "width": 990, "height": bottom["y"] + bottom["height"] + MARGIN - y}
-    save(page.screenshot(full_page=True, clip=clip), name)  # type: ignore[arg-type]
+    # The shades of a cortex need all colours.
+    save(page.screenshot(full_page=True, clip=clip), name, 0 if "connectome" in first else 256)  # type: ignore[arg-type]
 
 
-def save(picture: bytes, name: str) -> None:
-    """Write a screenshot in 256 colours, which is a third of the size."""
+def save(picture: bytes, name: str, n_colours: int = 256) -> None:
+    """Write a screenshot in few colours, which is a third of the size; ``n_colours`` 0 keeps all."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-        IMAGES / f"{name}.png", optimize=True
-    )
+    if n_colours:
+        image = image.quantize(n_colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    image.save(IMAGES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":
