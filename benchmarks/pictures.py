@@ -1,11 +1,13 @@
 """Take the pictures of a report that the documentation shows: ``make demo``, then ``python benchmarks/pictures.py``."""
 
 import argparse
+import io
 import os
 import shutil
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MARGIN = 16
@@ -18,15 +20,31 @@ def main() -> None:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--enable-unsafe-swiftshader"])
-        page = browser.new_page(viewport={"width": 990, "height": 1200})
-        page.goto(report.as_uri())
-        take(page, "report-comparison", "#answer", "#comparison .scroll")
-        card = page.locator("article.card", has=page.locator(".badge.stable")).last
-        card.locator("button[data-scene]").click()
-        number = card.get_attribute("id")
-        page.add_style_tag(content=f"article.card:not(#{number}) {{ display: none }}")
-        take(page, "report-evidence", "#connectome-viewer", f"#{number}")
+        save(open_page(browser, report, 1180, 900).screenshot(), "report-answer")
+        save(open_page(browser, report, 400, 900).screenshot(), "report-narrow")
+        page = open_page(browser, report, 990, 1200)
+        take(page, "report-comparison", "#comparison", ".table-block:has(#rates)")
+        take(page, "report-subjects", "#predictions", "#predictions .table-block")
+        show_stable_card(page, "report-evidence")
+        show_stable_card(open_page(browser, report, 990, 1200, "dark"), "report-dark")
         browser.close()
+
+
+def open_page(browser: Browser, report: Path, width: int, height: int, scheme: str = "light") -> Page:
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(report.as_uri())
+    page.wait_for_load_state("load")
+    return page
+
+
+def show_stable_card(page: Page, name: str) -> None:
+    """The viewer above the last stable card, without the other cards."""
+    card = page.locator("details.card", has=page.locator(".badge.stable")).last
+    identifier = card.get_attribute("id")
+    card.evaluate("(element) => { element.open = true; }")
+    card.locator("button[data-scene]").click()
+    page.add_style_tag(content=f"details.card:not(#{identifier}) {{ display: none }}")
+    take(page, name, "#connectome-viewer", f"#{identifier}")
 
 
 def take(page: Page, name: str, first: str, last: str) -> None:
@@ -36,7 +54,16 @@ def take(page: Page, name: str, first: str, last: str) -> None:
     assert top is not None and bottom is not None
     y = top["y"] - MARGIN
     clip = {"x": 0, "y": y, "width": 990, "height": bottom["y"] + bottom["height"] + MARGIN - y}
-    page.screenshot(path=IMAGES / f"{name}.png", full_page=True, clip=clip)
+    # The shades of a cortex need all colours.
+    save(page.screenshot(full_page=True, clip=clip), name, 0 if "connectome" in first else 256)  # type: ignore[arg-type]
+
+
+def save(picture: bytes, name: str, n_colours: int = 256) -> None:
+    """Write a screenshot in few colours, which is a third of the size; ``n_colours`` 0 keeps all."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    if n_colours:
+        image = image.quantize(n_colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    image.save(IMAGES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

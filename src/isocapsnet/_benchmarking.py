@@ -44,6 +44,7 @@ def benchmark(
     permutations: int = 0,
     test: str = DEFAULT_TEST,
     audit: str | None = None,
+    learning_curve: str | Sequence[float] = (),
     connectivity: str | None = None,
     transform: str | Sequence[str] = (),
     choose_transform: str | Sequence[str] = (),
@@ -102,6 +103,8 @@ def benchmark(
         subjects; "resampled-t" estimates it from the folds, as many papers do, and needs more of them.
     audit : {"node-order"}, optional
         Run again with shuffled nodes.
+    learning_curve : sequence of float
+        Run again on these shares of the training subjects of each fold, such as ``[0.25, 0.5, 0.75]``.
     connectivity : str, optional
         Graphs from time series: correlation (default), tangent, ...
     transform : str or sequence of str

@@ -25,6 +25,7 @@ from isocapsnet.evaluation.preparation import Step, make_transformer
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import DataSource, Samples
+from isocapsnet.evaluation.shares import read_shares
 
 _LOWEST = {"repeats": 1, "folds": 2, "candidates": 1, "permutations": 0, "jobs": 0}
 #: The dataset of a benchmark without data, and its repeats.
@@ -44,6 +45,7 @@ class Options:
     permutations: int
     test: str
     audit: str | None
+    learning_curve: str | Sequence[float]
     connectivity: str | None
     transform: str | Sequence[str]
     choose_transform: str | Sequence[str]
@@ -64,7 +66,8 @@ class Options:
 
     def __post_init__(self) -> None:
         plain = {name: value.item() for name, value in vars(self).items() if isinstance(value, np.number)}
-        for name, value in {**plain, "confounds": as_names(self.confounds or ())}.items():
+        plain |= {"confounds": as_names(self.confounds or ()), "learning_curve": read_shares(self.learning_curve or ())}
+        for name, value in plain.items():
             object.__setattr__(self, name, value)
 
     def executor(self) -> AbstractContextManager[Executor]:
@@ -189,6 +192,7 @@ def make_plan(
         permutations=options.permutations,
         test=options.test,
         audits=0 if options.audit is None else 1,
+        shares=read_shares(options.learning_curve),
         save_model="isocapsnet._pipelines:save_fold_model" if options.save_models else None,
         explain="isocapsnet.explanation:write_explanation" if options.explain else None,
     )

@@ -1,11 +1,13 @@
 """Results as the content of a report, with notes about what is missing."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from isocapsnet._files import DamagedError
 from isocapsnet._results import Results
@@ -13,17 +15,20 @@ from isocapsnet._results_folders import open_results
 from isocapsnet._run_files import RUN_FILE
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.catalog import CATALOG
+from isocapsnet.datasets.covariates import is_usual_confound
+from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import format_passport
 from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.storage import EXPLANATION_FILE, read_explanation
 from isocapsnet.explanation.summary import Explanation, summarize
-from isocapsnet.report.content import Content, Fit, ReportedMethod, Sweep
+from isocapsnet.report.content import Content, Fit, ReportedMethod, Subjects, Sweep
 from isocapsnet.report.prose import class_title, listing
 
 Record = Mapping[str, Any]
 # Longer files were not written by a run.
 _LARGEST_CONFIG = 100_000
+_REASONS = 5
 
 
 def read_content(folder: Path, *, created: str = "") -> Content:
@@ -31,8 +36,13 @@ def read_content(folder: Path, *, created: str = "") -> Content:
     return make_content(open_results(folder), created=created)
 
 
-def make_content(results: Results, *, created: str = "") -> Content:
-    """The content of a report from results and the artifacts in their folder."""
+def make_content(
+    results: Results, *, created: str = "", title: str | None = None, positive_class: str | None = None
+) -> Content:
+    """The content of a report from results and the artifacts in their folder.
+
+    ``positive_class`` is the name of one of two classes, by default the last one.
+    """
     if len(results.folders) != 1:
         raise InputError("A report needs one results folder; merge the folders first with compare(..., out=...).")
     [folder] = results.folders
@@ -52,13 +62,14 @@ def make_content(results: Results, *, created: str = "") -> Content:
         )
     passport = context["passport"]
     first = next(iter(results.records.values()), None)
+    names = [str(name) for name in (first or passport).get("classes") or ()]
     atlas = None if data is None else data.atlas
     if data is not None and (atlas is None or atlas.coordinates is None):
         notes.append("The nodes have no coordinates, so nothing is drawn on the brain; choose an atlas with atlas=.")
     return Content(
         table=table,
         methods=methods,
-        classes=[class_title(str(name)) for name in (first or passport).get("classes") or ()],
+        classes=[class_title(name) for name in names],
         passport=passport,
         passport_lines=_passport_lines(passport),
         protocol=context["protocol"],
@@ -72,6 +83,35 @@ def make_content(results: Results, *, created: str = "") -> Content:
         notes=notes,
         confounds=context.get("confounds") or "",
         created=created,
+        title=title or "",
+        positive=_find_class(positive_class, names),
+        subjects=None if data is None else _describe_subjects(data, names, results),
+    )
+
+
+def _find_class(name: str | None, names: Sequence[str]) -> int:
+    """The index of the positive class."""
+    if name is None:
+        return len(names) - 1
+    if len(names) != 2:
+        raise InputError(f"positive_class={name!r} needs two classes; the results have {len(names)}.")
+    if name not in names:
+        raise InputError(f"positive_class={name!r} is not a class of the results; choose from {', '.join(names)}.")
+    return names.index(name)
+
+
+def _describe_subjects(data: BrainGraphs, names: Sequence[str], results: Results) -> Subjects:
+    """The subjects with their age, sex, head motion and what controls were given."""
+    code_of = {name: code for code, name in enumerate(names)}
+    codes = [code_of.get(name, -1) for name in data.label_names]
+    given = {column for row in results.summary.rows for column in row.covariates}
+    columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
+    shown = [column for column in columns if column in given or is_usual_confound(column)]
+    return Subjects(
+        names=data.subjects.tolist(),
+        labels=np.array([*codes, -1])[data.labels],
+        sites=None if data.sites is None else data.sites.tolist(),
+        covariates=pd.DataFrame() if data.covariates is None else data.covariates[shown].reset_index(drop=True),
     )
 
 
@@ -83,9 +123,20 @@ def _read_config(path: Path) -> str:
 
 
 def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The passport as lines, with source and licence for datasets of the catalog."""
+    """The passport as lines, with source and licence for datasets of the catalog.
+
+    Exclusions and corrections are counted; the passport in ``results.json`` names them.
+    """
     try:
-        lines = format_passport(passport)
+        reasons = Counter(passport["exclusions"].values())
+        listed = [f"{reason} ({count})" for reason, count in reasons.most_common(_REASONS)]
+        listed += [f"{len(reasons) - _REASONS} other reasons"] if len(reasons) > _REASONS else []
+        excluded = "; ".join(listed) if len(reasons) > 1 else "".join(reasons)
+        counted = {
+            "exclusions": {f"{reasons.total()} subjects": excluded} if reasons else {},
+            "handled": {what: [f"{len(where)} files"] for what, where in passport["handled"].items()},
+        }
+        lines = format_passport({**passport, **counted})
     except (LookupError, TypeError, ValueError, AttributeError):  # from another version, or edited by hand
         lines = [(name, str(value)) for name, value in passport.items() if isinstance(value, str | int) and value]
     entry = CATALOG.get(str(passport.get("name")))
@@ -120,6 +171,7 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
         settings=record["settings"],
         seconds=record["seconds"],
         peak_memory=record["peak_memory"],
+        test=np.asarray(record["test"], dtype=np.int64),
         **parts,
     )
 
@@ -146,7 +198,8 @@ def _read_explanation(
         else:
             fits.append(fit)
             tests.append(record["test"])
-    return summarize(fits, tests, subjects=subjects) if fits else None
+    names = [class_title(str(name)) for name in records[0]["classes"]] if records else []
+    return summarize(fits, tests, subjects=subjects, class_names=names) if fits else None
 
 
 def _explains(fit: FitExplanation, record: Record) -> bool:

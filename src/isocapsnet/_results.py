@@ -228,7 +228,14 @@ class Results:
             f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
         )
 
-    def report(self, path: str | Path, *, figures: str | Path | None = None) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        *,
+        figures: str | Path | None = None,
+        title: str | None = None,
+        positive_class: str | None = None,
+    ) -> Path:
         """Write one self-contained HTML page about the results.
 
         Parameters
@@ -237,6 +244,11 @@ class Results:
             The page.
         figures : path, optional
             A folder for every figure as PNG and SVG.
+        title : str, optional
+            The title of the page; by default the name of the dataset.
+        positive_class : str, optional
+            The class that sensitivity, specificity, precision and curves are about, if there are two; by default the
+            last one. Metrics of the table do not depend on it.
 
         Returns
         -------
@@ -253,7 +265,8 @@ class Results:
 
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        page = render(make_content(self, created=date.today().isoformat()), save)
+        content = make_content(self, created=date.today().isoformat(), title=title, positive_class=positive_class)
+        page = render(content, save)
         target.write_text(page, encoding="utf-8")
         return target
 

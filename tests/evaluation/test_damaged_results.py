@@ -26,7 +26,7 @@ from isocapsnet.evaluation import records as records_module
 from isocapsnet.evaluation.jobs import describe_fold
 from isocapsnet.evaluation.records import seal
 from isocapsnet.evaluation.store import BATCH_SIZE, batch_key
-from isocapsnet.report import prose
+from isocapsnet.report import answer, prose
 
 
 def _call(*arguments: Any) -> Result:
@@ -379,7 +379,7 @@ def test_an_edited_results_json_is_noted_and_the_records_speak(
     content = read_content(folder)
     assert any("results.json is damaged" in note for note in content.notes)
     assert [len(method.fits) for method in content.methods] == [6, 6]
-    assert all(map(str, (prose.question(content), prose.answer(content), prose.methods_text(content))))
+    assert all(map(str, (prose.question(content), answer.answer(content), prose.methods_text(content))))
     assert _call("compare", folder).exit_code == 0
 
 

@@ -34,7 +34,7 @@ from isocapsnet.evaluation import (
 )
 from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.protocol import MIN_PER_CLASS
-from isocapsnet.report import prose
+from isocapsnet.report import answer, prose
 
 PROTOCOL = Protocol("leave-site-out", inner_folds=0)
 #: Site to its numbers of controls and cases: nine of different size, two of one person each.
@@ -173,7 +173,7 @@ def test_table_results_report_and_verdict_say_how_many_sites_count(run_on_eleven
     frame = pd.read_csv(folder / "results.csv")
     assert all("over 9 of 11 sites" in verdict for verdict in frame.verdict)
     content = read_content(folder)
-    assert sentence in prose.answer(content)
+    assert sentence in answer.answer(content)
     assert sentence in prose.protocol_text(content)
     assert "With 9 test folds" in output
     folds = results["methods"][0]["folds"]

@@ -1,41 +1,13 @@
 """A real browser opens the report: nothing breaks, nothing is fetched, everything that moves can be moved."""
 
-import io
-import os
-import shutil
-from collections.abc import Iterator
 from colorsys import rgb_to_hsv
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-# Chromium looks for updates and accounts by itself, which must not be mistaken for requests of the page.
-_ARGUMENTS = [
-    "--no-sandbox", "--no-first-run", "--enable-unsafe-swiftshader", "--disable-quic", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-]  # fmt: skip
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """The machine's Chromium; tests skip where there is none or it does not start."""
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine (apt-get install chromium)")
-    with playwright.sync_playwright() as driver:
-        try:
-            started = driver.chromium.launch(executable_path=path, args=_ARGUMENTS)
-        except playwright.Error as error:
-            pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
-        yield started
-        started.close()
+from tests.report.browsing import Visit
 
 
 def is_like(colour: tuple[int, int, int], wanted: str) -> bool:
@@ -43,63 +15,6 @@ def is_like(colour: tuple[int, int, int], wanted: str) -> bool:
     hues = [rgb_to_hsv(*(channel / 255 for channel in c)) for c in (colour, bytes.fromhex(wanted[1:]))]
     distance = abs(hues[0][0] - hues[1][0])
     return hues[0][1] > 0.15 and min(distance, 1 - distance) < 0.04
-
-
-class Visit:
-    """An open page and what it complained about and asked for."""
-
-    def __init__(self, browser: Any, path: Path, width: int, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.errors: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_load_state("load")
-
-    def pixels(self, selector: str) -> str:
-        """What a canvas shows, when two more frames have been drawn."""
-        return self.page.evaluate(
-            """async (selector) => {
-                for (let i = 0; i < 2; i += 1) await new Promise(requestAnimationFrame);
-                return document.querySelector(selector).toDataURL();
-            }""",
-            selector,
-        )
-
-    def is_blank(self, selector: str) -> bool:
-        """Whether every pixel of a canvas is transparent."""
-        return self.page.evaluate(
-            """async (selector) => {
-                for (let i = 0; i < 2; i += 1) await new Promise(requestAnimationFrame);
-                const source = document.querySelector(selector);
-                const copy = document.createElement("canvas");
-                [copy.width, copy.height] = [source.width, source.height];
-                const context = copy.getContext("2d");
-                context.drawImage(source, 0, 0);
-                return context.getImageData(0, 0, copy.width, copy.height).data.every((byte) => byte === 0);
-            }""",
-            selector,
-        )
-
-    def colours(self, selector: str, script: str) -> list[tuple[int, int, int]]:
-        """What a screenshot of a canvas shows at the places ``[[x, y], ...]`` that ``script`` computes from it."""
-        places = self.page.locator(selector).evaluate(script)
-        self.page.locator(selector).scroll_into_view_if_needed()
-        picture = Image.open(io.BytesIO(self.page.locator(selector).screenshot())).convert("RGB")
-        return [picture.getpixel((round(x), round(y))) for x, y in places]
-
-    def column(self, table: str, number: int) -> list[str]:
-        return self.page.locator(f"#{table} tbody tr:visible > :nth-child({number})").all_inner_texts()
-
-
-@pytest.fixture
-def visit(browser: Any, toy_page: Path) -> Iterator[Visit]:
-    visited = Visit(browser, toy_page, 1280)
-    yield visited
-    visited.context.close()
 
 
 BRAIN = "#connectome-viewer canvas[tabindex]"
@@ -134,7 +49,7 @@ def test_long_names_of_facts_leave_room_for_their_values(browser: Any, toy_page:
     widths = visited.page.evaluate(
         """() => {
             for (const name of document.querySelectorAll('.card .facts dt')) name.textContent = 'long name '.repeat(6);
-            return [...document.querySelectorAll('article.card .facts dd')].map((value) => value.clientWidth);
+            return [...document.querySelectorAll('details.card[open] .facts dd')].map((value) => value.clientWidth);
         }"""
     )
     assert len(widths) > 0 and min(widths) > 100
@@ -286,6 +201,7 @@ def test_cards_share_one_viewer_and_switch_it(visit: Visit) -> None:
     assert visit.page.locator("#connectome-viewer").count() == 1
     before, words = visit.pixels(BRAIN), visit.page.locator("#connectome-viewer output").inner_text()
     button = visit.page.locator("#card-isocapsnet-2 button[data-scene]")
+    visit.page.locator("#card-isocapsnet-2 > summary").click()
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
     assert visit.page.locator("#card-isocapsnet-1 button[data-scene]").get_attribute("aria-pressed") == "false"

@@ -9,9 +9,9 @@ from isocapsnet._validation import InputError
 from isocapsnet.explanation.cards import Agreement, Carrier, Effect, MotifCard
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import list_scenes, motif_scene
+from isocapsnet.report.evidence_tables import carriers_table, motif_regions_table
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.page import render
-from isocapsnet.report.tables import carriers_table, motif_regions_table
 
 MATRIX = [[0.0, 1.5, -0.5], [1.5, 0.0, 0.25], [-0.5, 0.25, 0.0]]
 CARRIERS = [Carrier(f"<s{number}>", number % 2, 0.5 + number, [number, 40, 7]) for number in range(6)]
@@ -60,7 +60,7 @@ def test_a_motif_without_carriers_has_no_edges() -> None:
 
 def test_the_page_has_the_motif_its_carriers_and_the_note(content: Content) -> None:
     page = render(content)
-    assert f'<article class="card" id="{list_scenes(content)[0].id}"' in page
+    assert f'<details class="card" id="{list_scenes(content)[0].id}"' in page
     assert "The weight is &lt;0&gt;." in page and "Not stable: &lt;why&gt;." in page and "&lt;s3&gt;" in page
     assert "<why>" not in page
     assert "A motif is a template without a fixed position" in page

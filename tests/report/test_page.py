@@ -20,13 +20,13 @@ from isocapsnet.explanation.reconstructions import Reconstructions
 from isocapsnet.explanation.summary import Explanation
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.evidence import Scene, card_scene, edge_scene
+from isocapsnet.report.evidence_tables import regions_table, windows_table
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.figures.brain import plot_scene, reconstruction
 from isocapsnet.report.figures.comparison import plot_comparison
 from isocapsnet.report.figures.drawing import Drawing, FigureKind
 from isocapsnet.report.figures.style import MUTED, class_colours, new_figure
 from isocapsnet.report.page import render
-from isocapsnet.report.tables import regions_table, windows_table
 from isocapsnet.report.viewers import cortex_outline, pack_indices, pack_numbers, reconstruction_data
 
 
@@ -95,10 +95,10 @@ def make_card(matrix: list[list[float]], windows: list[Window]) -> EvidenceCard:
 
 def test_page_has_every_section_and_links_to_each(tags: Tags) -> None:
     sections = [attributes["id"] for tag, attributes in tags.found if tag == "section"]
-    links = [a["href"] for tag, a in tags.found if tag == "a" and a["href"] != "#main"]
+    links = [a["href"] for tag, a in tags.found if tag == "a" and not a["href"].startswith(("#main", "#card"))]
     assert sections == [
-        "question", "answer", "comparison", "node-order", "tuning", "methods", "evidence", "reconstruction",
-        "problems", "reproduce", "cite",
+        "answer", "data", "comparison", "sites", "node-order", "tuning", "methods", "predictions", "evidence",
+        "reconstruction", "problems", "reproduce", "cite",
     ]  # fmt: skip
     assert links == [f"#{section}" for section in sections]
 
@@ -160,7 +160,7 @@ def test_hostile_names_reach_the_page_as_text(toy_content: Content) -> None:
     )
     page = render(content)
     assert evil not in page and page.count("&lt;/script&gt;") > 5
-    assert page.count("<script") == 3
+    assert page.count("<script") == 4
 
 
 def test_equal_contents_give_equal_pages_and_every_figure_is_shown_once(toy_content: Content) -> None:
@@ -202,7 +202,7 @@ def test_a_new_figure_is_one_function_and_one_line_in_the_registry(
 def test_every_figure_of_the_registry_can_be_drawn_by_name(toy_content: Content) -> None:
     from matplotlib.figure import Figure
 
-    for name in FIGURES.keys() - {"sweep", "first_templates", "carriers"}:
+    for name in FIGURES.keys() - {"sweep", "first_templates", "carriers", "learning_curve"}:
         assert isinstance(FIGURES[name](toy_content), Figure), name
     figure = FIGURES["roc"](toy_content, "linear")
     area = next(method for method in toy_content.methods if method.label == "linear").row.metrics["roc_auc"].mean
@@ -236,8 +236,8 @@ def test_failed_method_has_a_section_that_says_so(text: str) -> None:
 
 
 def test_cards_call_the_planted_template_stable_and_name_its_regions(text: str, toy_content: Content) -> None:
-    first = re.search(r'<article class="card" id="card-isocapsnet-1".*?</article>', text, flags=re.DOTALL)[0]
-    second = re.search(r'<article class="card" id="card-isocapsnet-2".*?</article>', text, flags=re.DOTALL)[0]
+    first = re.search(r'<details class="card" id="card-isocapsnet-1".*?\n</details>', text, flags=re.DOTALL)[0]
+    second = re.search(r'<details class="card" id="card-isocapsnet-2".*?\n</details>', text, flags=re.DOTALL)[0]
     assert '<span class="badge stable">stable</span>' in first
     assert '<span class="badge unstable">not stable</span>' in second
     regions = re.findall(r'<th scope="row">(.*?)</th>', first)

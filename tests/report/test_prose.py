@@ -11,7 +11,7 @@ from isocapsnet import MODELS
 from isocapsnet.evaluation.results import Comparison, MethodResult, ResultsTable
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.models import CONTROLS
-from isocapsnet.report import prose
+from isocapsnet.report import answer, prose
 from isocapsnet.report.content import Content, Fit, ReportedMethod
 from isocapsnet.report.tables import tuning_table
 
@@ -71,20 +71,20 @@ def test_answer_is_yes_when_methods_are_above_chance_and_names_them() -> None:
     content = make_content(
         make_row("linear", 0.7), make_row("gcn", 0.5, p_chance=0.6), make_row("constant", 0.5, p_chance=1)
     )
-    assert prose.answer(content)[0] == "Yes: linear is above chance."
+    assert answer.answer(content)[0] == "Yes: linear is above chance."
     content = make_content(make_row("linear", 0.7), make_row("gcn", 0.65))
-    assert prose.answer(content)[0] == "Yes: both methods (linear and gcn) are above chance."
+    assert answer.answer(content)[0] == "Yes: both methods (linear and gcn) are above chance."
 
 
 def test_answer_says_not_shown_when_nothing_is_above_chance_and_leaves_the_constant_predictor_out() -> None:
     content = make_content(make_row("linear", 0.55, p_chance=0.3), make_row("constant", 0.5, p_chance=1.0))
-    assert prose.answer(content)[0] == "Not shown: linear is not distinguishable from chance on these data."
+    assert answer.answer(content)[0] == "Not shown: linear is not distinguishable from chance on these data."
     content = make_content(make_row("linear", 0.55, p_chance=0.3), make_row("gcn", 0.5, p_chance=0.5))
-    assert prose.answer(content)[0].startswith("Not shown: none of the 2 methods is distinguishable from chance")
+    assert answer.answer(content)[0].startswith("Not shown: none of the 2 methods is distinguishable from chance")
 
 
 def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
-    sentence = prose.answer(make_content(make_row("gcn", 0.6), make_row("linear", 0.75)))[1]
+    sentence = answer.answer(make_content(make_row("gcn", 0.6), make_row("linear", 0.75)))[1]
     assert sentence.startswith("linear ") and "0.750 [0.650, 0.850]" in sentence
     assert "6 test folds, p\u00a0=\u00a00.001 against chance" in sentence
 
@@ -94,7 +94,7 @@ def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
 )
 def test_answer_marks_a_winner_only_when_there_is_one(is_best: bool, words: str) -> None:
     content = make_content(make_row("linear", 0.75, is_best=is_best), make_row("gcn", 0.6))
-    assert any(words in sentence for sentence in prose.answer(content))
+    assert any(words in sentence for sentence in answer.answer(content))
 
 
 def test_answer_sets_the_capsule_network_against_the_linear_model_whichever_way_the_pair_is_stored() -> None:
@@ -107,31 +107,31 @@ def test_answer_sets_the_capsule_network_against_the_linear_model_whichever_way_
         pair = Comparison(first, second, difference, 0.5, 0.5)
         assert any(
             f"isocapsnet minus linear is {expected}" in sentence
-            for sentence in prose.answer(make_content(*rows, comparisons=[pair]))
+            for sentence in answer.answer(make_content(*rows, comparisons=[pair]))
         )
 
 
 def test_answer_says_when_there_is_no_linear_model_to_compare_with() -> None:
-    assert any("no linear model" in sentence for sentence in prose.answer(make_content(make_row("gcn", 0.7))))
+    assert any("no linear model" in sentence for sentence in answer.answer(make_content(make_row("gcn", 0.7))))
 
 
 def test_answer_says_what_would_have_been_missed() -> None:
     power = {"n_scores": 6, "above_chance": 0.66, "between_methods": 0.12}
-    sentences = prose.answer(make_content(make_row("linear", 0.7), detectable=power))
+    sentences = answer.answer(make_content(make_row("linear", 0.7), detectable=power))
     assert any("0.66" in sentence and "0.12" in sentence for sentence in sentences)
-    vague = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"between_methods": 0.6}))
+    vague = answer.answer(make_content(make_row("linear", 0.7), detectable=power | {"between_methods": 0.6}))
     assert any("0.66" in sentence for sentence in vague) and not any("0.60 between" in sentence for sentence in vague)
-    hopeless = prose.answer(make_content(make_row("linear", 0.7), detectable=power | {"above_chance": 1.2}))
+    hopeless = answer.answer(make_content(make_row("linear", 0.7), detectable=power | {"above_chance": 1.2}))
     assert any("hardly show any effect" in sentence for sentence in hopeless)
 
 
 def test_answer_of_single_folds_failures_and_nothing_at_all() -> None:
     single = make_content(make_row("linear", 0.9, n_folds=1))
-    assert prose.answer(single)[0] == "Yes: linear is above chance."
+    assert answer.answer(single)[0] == "Yes: linear is above chance."
     by_t_test = replace(single, table=replace(single.table, test="resampled-t"))
-    assert prose.answer(by_t_test)[0].startswith("Undecided")
-    assert prose.answer(make_content(make_row("linear", float("nan"))))[0].startswith("There is no answer")
-    assert any("2 of 6 jobs failed" in s for s in prose.answer(make_content(make_row("linear", 0.7, failed=2))))
+    assert answer.answer(by_t_test)[0].startswith("Undecided")
+    assert answer.answer(make_content(make_row("linear", float("nan"))))[0].startswith("There is no answer")
+    assert any("2 of 6 jobs failed" in s for s in answer.answer(make_content(make_row("linear", 0.7, failed=2))))
 
 
 def test_protocol_says_what_was_tuned_and_on_what() -> None:
@@ -201,9 +201,9 @@ def test_equivalence_is_a_finding_and_the_families_of_tests_are_named_once() -> 
     rows = make_row("isocapsnet", 0.75), make_row("linear", 0.75), make_row("constant", 0.5, p_chance=1.0)
     pair = Comparison("isocapsnet", "linear", Interval(0.0, -0.01, 0.01), 1.0, 1.0, 0.004)
     content = make_content(*rows, comparisons=[pair])
-    assert any("differ by less than 0.03" in sentence for sentence in prose.answer(content))
+    assert any("differ by less than 0.03" in sentence for sentence in answer.answer(content))
     wide = make_content(*rows, comparisons=[replace(pair, p_equivalent=0.2)])
-    assert not any("differ by less than" in sentence for sentence in prose.answer(wide))
+    assert not any("differ by less than" in sentence for sentence in answer.answer(wide))
     text = prose.multiplicity_text(content)
-    assert "2 tests against chance" in text and "1 pairs" in text and "Equal adjusted p-values" in text
+    assert "2 tests against chance" in text and "one pair" in text and "Equal adjusted p-values" in text
     assert prose.multiplicity_text(make_content()) == ""

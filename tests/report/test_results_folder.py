@@ -17,12 +17,12 @@ from isocapsnet.evaluation import Store, tabulate
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.explanation.summary import summarize
-from isocapsnet.report import prose
+from isocapsnet.report.answer import answer
 from isocapsnet.report.content import Content, ReportedMethod
+from isocapsnet.report.evidence_tables import regions_table
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.figures.comparison import sweep
 from isocapsnet.report.page import render
-from isocapsnet.report.tables import regions_table
 from tests.report.toys import (
     MANY_CANDIDATES,
     STRENGTHS,
@@ -183,8 +183,8 @@ def test_figures_and_text_of_unequal_sites_have_the_weighted_mean_of_the_table(s
     confusion = FIGURES["confusion"](site_content).axes[0].texts
     counts = [float(text.get_text().split("\n")[0]) for text in confusion]
     assert (counts[0] + counts[3]) / sum(counts) == pytest.approx(correct), "pooled predictions agree with the weights"
-    answer = " ".join(prose.answer(site_content))
-    assert f"{area:.3f}" in answer and f"{plain:.3f}" not in answer and "weighted by its number of subjects" in answer
+    words = " ".join(answer(site_content))
+    assert f"{area:.3f}" in words and f"{plain:.3f}" not in words and "weighted by its number of subjects" in words
 
 
 # -- a broken or partial one --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -22,16 +23,26 @@ MANY_CANDIDATES = {"name": "nested", "n_folds": 3, "inner_folds": 3, "n_candidat
 
 
 def make_data(*, n_graphs: int = 48, with_atlas: bool = True, name: str = "toy study") -> BrainGraphs:
-    """Symmetric graphs of 90 nodes with modules."""
+    """Symmetric graphs of 90 nodes with modules, from two sites; cases are older than controls."""
     rng = np.random.default_rng(0)
     modules = np.arange(90) // 15
     graphs = 0.4 * (modules[:, None] == modules) + rng.normal(0, 0.15, (n_graphs, 90, 90))
     graphs = np.tanh(graphs + graphs.swapaxes(1, 2)).astype(np.float32)
+    codes = np.arange(n_graphs) % 2
+    covariates = pd.DataFrame(
+        {
+            "AGE_AT_SCAN": 20 + 10 * codes + np.arange(n_graphs) % 5,
+            "sex": np.where(np.arange(n_graphs) % 3, "female", "male"),
+            "shoe_size": np.full(n_graphs, 42),
+        }
+    )
     return BrainGraphs(
         graphs,
-        np.arange(n_graphs) % 2,
+        codes,
         label_names=CLASSES,
         subjects=[f"sub-{number:02}" for number in range(1, n_graphs + 1)],
+        sites=np.where(np.arange(n_graphs) % 4 < 2, "north", "south"),
+        covariates=covariates,
         atlas=load_atlas("aal90") if with_atlas else None,
         name=name,
     )

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 )
 @click.option("--permutations", type=click.IntRange(0), default=0, help="Label permutations of a permutation test.")
 @click.option("--audit", type=click.Choice(["node-order"]), help="Also run with shuffled nodes.")
+@click.option(
+    "--learning-curve",
+    default="",
+    metavar="SHARE,...",
+    help="Also train on these shares of the training subjects, such as 0.25,0.5,0.75.",
+)
 @click.option("--use-unlabeled", is_flag=True, help="Train on unlabelled graphs too, if a method can.")
 @click.option("--save-models/--no-save-models", default=False, help="Save the models of the first repeat.")
 @evaluation_options
@@ -46,6 +52,7 @@ def benchmark(data: str | None, **options: Any) -> None:
       isocapsnet benchmark study.npz --methods "gin,gin[preset=paper],linear,constant"
       isocapsnet benchmark study/ --target diagnosis --site site --protocol leave-site-out --harmonize
       isocapsnet benchmark study.npz --permutations 1000 --scheduler tcp://head:8786
+      isocapsnet benchmark study.npz --learning-curve 0.25,0.5,0.75
       isocapsnet benchmark study.npz --dry-run --save-config run.toml
       isocapsnet benchmark --config run.toml --repeats 10
     """

@@ -18,9 +18,22 @@ from isocapsnet.cli._options import option_of_tests
 @click.option(
     "--figures", type=click.Path(path_type=Path, file_okay=False), help="Also write every figure as PNG and SVG here."
 )
+@click.option("--title", help="The title of the page (default: the name of the dataset).")
+@click.option(
+    "--positive-class",
+    metavar="NAME",
+    help="The class that sensitivity, precision and ROC curves are about (default: the last of two).",
+)
 @option_of_tests(None)
 @config_options
-def report(folder: Path, out: Path | None, figures: Path | None, test: str | None) -> None:
+def report(
+    folder: Path,
+    out: Path | None,
+    figures: Path | None,
+    title: str | None,
+    positive_class: str | None,
+    test: str | None,
+) -> None:
     """Write one self-contained HTML page about the results in DIR.
 
     Only DIR is read. The page needs no network and can be sent or archived as a single file.
@@ -29,6 +42,7 @@ def report(folder: Path, out: Path | None, figures: Path | None, test: str | Non
     Examples
       isocapsnet report isocapsnet-results
       isocapsnet report results --out paper/supplement.html --figures paper/figures
+      isocapsnet report results --title "Autism in ABIDE, site NYU" --positive-class autism
     """
     from isocapsnet._progress import show_stages
     from isocapsnet._results_folders import open_results
@@ -39,7 +53,7 @@ def report(folder: Path, out: Path | None, figures: Path | None, test: str | Non
     with show_stages(f"Drawing {folder}"):
         results = open_results(folder, test=test)
         with writing(target):
-            results.report(target, figures=figures)
+            results.report(target, figures=figures, title=title, positive_class=positive_class)
     click.echo(printable(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)"))
     if figures is not None:
         click.echo(printable(f"Figures: {len(list(figures.iterdir()))} files in {figures}"))

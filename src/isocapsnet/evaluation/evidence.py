@@ -51,6 +51,7 @@ class Summary:
     ratio: float
     sites: Mapping[str, Any] | None
     versions: tuple[tuple[str, str], ...]
+    share: float = 1.0
 
 
 def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = None) -> Summary:
@@ -60,7 +61,8 @@ def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = Non
     """
     job = record["job"]
     labels, probabilities = np.asarray(record["labels"]), np.asarray(record["probabilities"])
-    is_plain = not job["permutation"] and job["audit"] is None
+    share = job.get("share", 1.0)
+    is_plain = not job["permutation"] and job["audit"] is None and share == 1
     sites = record.get("sites")
     # The weight of the fold in means is its number of subjects if folds are sites, else 1.
     weight = 1 if sites is None else int(sites["n_subjects"])
@@ -81,6 +83,7 @@ def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = Non
         ratio=len(record["test"]) / record["n_train"],
         sites=sites,
         versions=_shared(tuple(record.get("versions", {}).items())),
+        share=share,
     )
 
 
@@ -110,12 +113,13 @@ def _shared(value: Any) -> Any:
 
 @dataclass
 class Evidence:
-    """The scores of one method on the data as given, in audits and under the null, and its failures."""
+    """The scores of one method on the data as given, in audits, with fewer training subjects and under the null."""
 
     method: Identity
     label: str
     folds: dict[FoldIndex, Summary] = field(default_factory=dict)
     audits: dict[FoldIndex, list[FoldArea]] = field(default_factory=dict)
+    shares: dict[float, dict[FoldIndex, FoldArea]] = field(default_factory=dict)
     null: dict[int, dict[FoldIndex, float]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     jobs: int = 0
@@ -124,6 +128,8 @@ class Evidence:
         self.jobs += 1
         if summary.area is None:
             self.null.setdefault(summary.permutation, {})[summary.index] = summary.scores["roc_auc"]
+        elif summary.share < 1:
+            self.shares.setdefault(summary.share, {})[summary.index] = summary.area
         elif summary.audit is not None:
             self.audits.setdefault(summary.index, []).append(summary.area)
         else:

@@ -24,6 +24,7 @@ from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation, Step
 from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects, free_unlabelled, null_order
 from isocapsnet.evaluation.samples import DataSource, Samples
+from isocapsnet.evaluation.shares import take_share
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Job:
     """Everything that a result depends on.
 
     Device, number of processes and verbosity are not part of it. ``space`` is what the inner search may try (empty: no
-    search). ``permutation`` is 0 for the data as given; ``audit`` is the number of a shuffled node order.
+    search). ``permutation`` is 0 for the data as given; ``audit`` is the number of a shuffled node order; ``share`` is
+    the share of the training subjects that trains.
     """
 
     dataset: str
@@ -46,6 +48,7 @@ class Job:
     fold: int
     permutation: int = 0
     audit: int | None = None
+    share: float = 1.0
 
     @cached_property
     def key(self) -> str:
@@ -59,7 +62,8 @@ class Job:
         return digest_of({**self.to_json(), "protocol": splits, "space": None})
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields; a share of 1 is not named, as in records of versions that had no other."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("share", 1.0)}
 
     @property
     def label(self) -> str:
@@ -129,11 +133,15 @@ class Fold(NamedTuple):
 def find_fold(task: Task) -> Fold:
     """The graphs of a job."""
     job, samples = task.job, task.source.load()
-    protocol = Protocol.from_json(job.protocol)
-    split = protocol.splits(samples, job.repeat)[job.fold]
+    protocol, split = Protocol.from_json(job.protocol), _find_split(samples, job)
     order = null_order(samples, protocol, job.permutation) if job.permutation else np.arange(len(samples))
     groups = None if samples.groups is None else samples.groups[split.train]
     return Fold(protocol, split, order[split.train], order[split.test], samples.labels[split.train], groups)
+
+
+def _find_split(samples: Samples, job: Job) -> Split:
+    split = Protocol.from_json(job.protocol).splits(samples, job.repeat)[job.fold]
+    return take_share(samples, split, job.share, job.repeat, job.fold)
 
 
 def make_fitter(task: Task, fold: Fold) -> Fitter:
@@ -200,7 +208,7 @@ def describe_fold(samples: Samples, job: Job) -> dict[str, Any]:
     The name of the fold and, if folds are sites, its sites; the names of the classes, the number of training graphs,
     test indices and true labels (as indices into ``classes``).
     """
-    split = Protocol.from_json(job.protocol).splits(samples, job.repeat)[job.fold]
+    split = _find_split(samples, job)
     sites = {
         "tested": list(split.sites),
         "too_small": list(split.too_small),

@@ -162,6 +162,7 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
         "is_best": row.is_best,
         "covariates": row.covariates,
         "not_better_than": row.not_better_than,
+        "learning_curve": [point._asdict() | {"area": point.area._asdict()} for point in row.curve],
         "audit": None if row.audit is None else asdict(row.audit) | {"difference": row.audit.difference._asdict()},
     }
 

@@ -68,6 +68,8 @@ class Plan:
     permutations: int = 0
     #: Shuffled node orders.
     audits: int = 0
+    #: Shares of the training subjects for a learning curve, each below 1.
+    shares: tuple[float, ...] = ()
     #: Import path of ``save_model(estimator, path, preparation)``, called for the first repeat.
     save_model: str | None = None
     #: Import path of ``explain(estimator, graphs, labels, folder)``, called with the test graphs of every fold after
@@ -141,30 +143,40 @@ class Plan:
         return TESTS[self.test].power(design, len(tested))
 
     def tasks(self, folder: Path) -> list[Task]:
-        """All tasks, with artifacts under ``folder``: first the data as given, then audits, then permutations.
+        """All tasks, with artifacts under ``folder``: the data as given, audits, smaller samples, permutations.
 
         Repeat by repeat and fold by fold, so that all methods have the same folds if the run is interrupted.
         """
         return [
-            self._task(folder, method, repeat, fold, permutation, audit)
-            for permutations, audit in self._rounds()
+            self._task(folder, method, repeat, fold, permutation, audit, share)
+            for permutations, audit, share in self._rounds()
             for repeat in range(self.repeats)
             for fold in range(len(self.folds))
             for method in self.methods
             if audit is None or method.input != COVARIATES  # covariates have no nodes
+            if share == 1 or method.name != CONSTANT
             for permutation in permutations
         ]
 
-    def _rounds(self) -> Iterator[tuple[range, int | None]]:
-        """(permutations, audit) of the data as they are, of each audit, and of the null in batches of one file."""
-        yield range(1), None
+    def _rounds(self) -> Iterator[tuple[range, int | None, float]]:
+        """(permutations, audit, share) of the data as they are, of each audit and share, and of batches of the null."""
+        yield range(1), None, 1.0
         for audit in range(self.audits):
-            yield range(1), audit
+            yield range(1), audit, 1.0
+        for share in self.shares:
+            yield range(1), None, share
         for start in range(1, self.permutations + 1, BATCH_SIZE):
-            yield range(start, min(start + BATCH_SIZE, self.permutations + 1)), None
+            yield range(start, min(start + BATCH_SIZE, self.permutations + 1)), None, 1.0
 
     def _task(
-        self, folder: Path, method: MethodSpec, repeat: int, fold: int, permutation: int, audit: int | None
+        self,
+        folder: Path,
+        method: MethodSpec,
+        repeat: int,
+        fold: int,
+        permutation: int,
+        audit: int | None,
+        share: float,
     ) -> Task:
         transforms = {} if method.input == COVARIATES or method.name == CONSTANT else self.transforms
         space = {**method.space, **({TRANSFORM: [NO_TRANSFORM, *transforms]} if transforms else {})}
@@ -187,8 +199,9 @@ class Plan:
             fold=fold,
             permutation=permutation,
             audit=audit,
+            share=share,
         )
-        plain = not permutation and audit is None
+        plain = not permutation and audit is None and share == 1
         return Task(
             job=job,
             source=self.source,

@@ -30,7 +30,7 @@ _ROUNDING = 1e-3
 _JOB = {
     "dataset": str, "method": str, "version": int, "parameters": dict, "protocol": dict, "space": dict,
     "preparation": list, "use_unlabeled": bool, "repeat": int, "fold": int, "permutation": int,
-    "audit": int | None,
+    "audit": int | None, "share": float,
 }  # fmt: skip
 _RECORD = {
     "key": str, "job": dict, "split": str, "classes": list, "n_train": int, "test": list, "labels": list,
@@ -110,7 +110,7 @@ def find_disagreement(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     views = {
         "other records about the classes": lambda r: ("", r["classes"]),
         "other methods about who was tested in its fold": lambda r: (
-            [r["job"]["repeat"], r["job"]["fold"]],
+            [r["job"]["repeat"], r["job"]["fold"], r["job"].get("share", 1)],
             [r["test"], r["labels"], r["n_train"], r.get("sites")],
         ),
     }
@@ -144,7 +144,9 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 
 
 def _read_job(content: Record) -> Job:
-    _typed(content, _JOB, "has a job that")
+    # A share of 1 is not named.
+    _typed(content, {name: kind for name, kind in _JOB.items() if name != "share" or name in content}, "has a job that")
+    _require(0 < content.get("share", 1) <= 1, "has a share of training subjects that is none")
     try:
         is_supported = Protocol.from_json(content["protocol"]).to_json() == content["protocol"]
     except (TypeError, ValueError):

@@ -25,6 +25,7 @@ from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
 from isocapsnet.evaluation.preparation import COVARIATES
 from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS, Procedure
+from isocapsnet.evaluation.shares import CurvePoint, learning_curve
 from isocapsnet.evaluation.site_scores import SiteResults, score_sites
 from isocapsnet.evaluation.sites import Sites
 from isocapsnet.evaluation.statistics import LEVEL, Interval, wilson_interval
@@ -68,6 +69,8 @@ class MethodResult:
     not_better_than: Sequence[str] = ()
     #: Fold to its ROC AUC with what tests need.
     areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict, compare=False)
+    #: ROC AUC by the share of the training subjects; empty if none but the whole was used.
+    curve: Sequence[CurvePoint] = ()
 
     @property
     def failed(self) -> int:
@@ -230,6 +233,7 @@ def _summarise_method(method: Evidence, procedure: Procedure) -> MethodResult:
         space=space,
         covariates=method.method.covariates,
         areas=areas,
+        curve=learning_curve({**method.shares, 1.0: areas}, procedure),
     )
 
 

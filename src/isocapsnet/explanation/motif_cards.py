@@ -51,6 +51,7 @@ def combine_motifs(
     subjects: Sequence[str] = (),
     reference: Motifs | None = None,
     random_state: int = 0,
+    class_names: Sequence[str] = (),
 ) -> list[MotifCard]:
     """One card per important motif, from fits of one method to one dataset.
 
@@ -68,6 +69,8 @@ def combine_motifs(
     reference : Motifs, optional
         Those of the fit that the others are compared with; the first one by default.
     random_state : int
+    class_names : sequence of str (n_classes,), optional
+        Names of the classes in sentences; by default the labels that the fits were given.
 
     Returns
     -------
@@ -99,6 +102,8 @@ def combine_motifs(
             rank,
             subjects,
             random_state,
+            class_names
+            or [f"class {label}" if _is_number(label) else label for label in chosen[0][0].classes.tolist()],
             n_tests=len(groups),
             n_members=len(members),
             importance=target.importance(members) / total,
@@ -158,6 +163,7 @@ def _make_card(
     rank: int,
     names: Sequence[str],
     seed: int,
+    class_names: Sequence[str],
     *,
     n_tests: int,
     n_without: int,
@@ -203,14 +209,18 @@ def _make_card(
         region_shares=(np.bincount(nodes.ravel(), minlength=first.n_nodes) / max(len(carriers), 1)).tolist(),
         carriers=carriers,
         verdict=verdict,
-        sentence=f"{sentence} {_occurrence(first.classes.tolist(), n_carriers, n_graphs)}",
+        sentence=f"{sentence} {_occurrence(class_names, n_carriers, n_graphs)}",
         **counts,
     )
 
 
-def _occurrence(classes: NDArray[Any], n_carriers: NDArray[np.int64], n_graphs: NDArray[np.int64]) -> str:
+def _is_number(label: str) -> bool:
+    return label.lstrip("+-").replace(".", "", 1).isdecimal()
+
+
+def _occurrence(classes: Sequence[str], n_carriers: NDArray[np.int64], n_graphs: NDArray[np.int64]) -> str:
     """In how many graphs of each class the motif occurs."""
-    parts = [f"{a} of {b} of class {name}" for name, a, b in zip(classes, n_carriers, n_graphs, strict=True)]
+    parts = [f"{a} of {b} {name} graphs" for name, a, b in zip(classes, n_carriers, n_graphs, strict=True)]
     return f"It occurs in {', '.join(parts[:-1])} and {parts[-1]}."
 
 

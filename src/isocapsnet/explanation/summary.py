@@ -243,12 +243,14 @@ def summarize(
     subjects: Sequence[str] = (),
     reference: FitExplanation | None = None,
     seed: int = 0,
+    class_names: Sequence[str] = (),
     **description: Any,
 ) -> Explanation:
     """One explanation from those of several fits.
 
-    ``tests`` are the indices of the graphs given to each fit, ``subjects`` the names of all subjects. Templates and
-    motifs are compared with those of ``reference``, or else of the first fit.
+    ``tests`` are the indices of the graphs given to each fit, ``subjects`` the names of all subjects, and
+    ``class_names`` those of classes if the fits have codes. Templates and motifs are compared with those of
+    ``reference``, or else of the first fit.
     """
     first = fits[0]
     templates, motifs = (None, None) if reference is None else (reference.templates, reference.motifs)
@@ -258,7 +260,7 @@ def summarize(
         edges=np.mean([fit.edges for fit in fits], axis=0, dtype=np.float64),
         randomization=float(np.mean([fit.randomization for fit in fits])),
         cards=combine(fits, tests, None if templates is None else templates.matrices, seed),
-        motif_cards=combine_motifs(fits, tests, subjects, motifs, seed),
+        motif_cards=combine_motifs(fits, tests, subjects, motifs, seed, class_names),
         notes=_describe_forms(fits),
         representation=first.representation,
         representation_labels=first.codes,

@@ -15,8 +15,8 @@ from isocapsnet.functional.kernels import falling_back
 class DenseRouting(torch.autograd.Function):
     """All iterations of routing with weights per window. Votes are recomputed when they are needed, not stored.
 
-    ``apply(capsules, weight, iterations, scale, leak, kernel, plain)``, where ``plain(capsules, weight)`` is the same in
-    plain torch, for gradients if the kernel fails.
+    ``apply(capsules, weight, iterations, scale, leak, kernel, plain)``, where ``plain(capsules, weight)`` is the same
+    in plain torch, for gradients if the kernel fails.
     """
 
     @staticmethod

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
@@ -33,6 +34,8 @@ class Fit:
     history : sequence of mappings
         One per epoch, with ``epoch``, ``train_loss`` and perhaps ``valid_loss``.
     templates : array (n_templates, k, k) or None
+    test : array (n_test,)
+        Indices of the test graphs in the dataset; empty if they are not known.
     """
 
     repeat: int
@@ -44,6 +47,7 @@ class Fit:
     history: Sequence[Mapping[str, Any]] = ()
     templates: NDArray[Any] | None = None
     warnings: Sequence[str] = ()
+    test: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,11 @@ class ReportedMethod:
         return np.concatenate([fit.probabilities for fit in self.fits])
 
     @cached_property
+    def test(self) -> NDArray[np.int64]:
+        """Indices of the test graphs of all fits ``(n_predictions,)``; empty if they are not known."""
+        return np.concatenate([fit.test for fit in self.fits])
+
+    @cached_property
     def fit_of(self) -> NDArray[np.int64]:
         """The index of the fit that made each prediction ``(n_predictions,)``."""
         return np.repeat(np.arange(len(self.fits)), [len(fit.labels) for fit in self.fits])
@@ -119,6 +128,26 @@ class ReportedMethod:
         """Settings that tuning selected, and in how many folds, the most frequent first."""
         names = [", ".join(f"{key} = {value}" for key, value in fit.settings.items()) for fit in self.fits]
         return [(name or "the defaults", count) for name, count in Counter(names).most_common()]
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """The subjects of a study, one entry per graph.
+
+    Attributes
+    ----------
+    names : sequence of str (n_graphs,)
+    labels : array (n_graphs,)
+        Indices into the classes of the report; -1 for graphs without a label.
+    sites : sequence of str (n_graphs,) or None
+    covariates : DataFrame (n_graphs, n_columns)
+        Age, sex, head motion and the covariates that methods were given, as far as the data have them.
+    """
+
+    names: Sequence[str]
+    labels: NDArray[np.int64]
+    sites: Sequence[str] | None = None
+    covariates: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -166,6 +195,12 @@ class Content:
         What ``confound-only`` was given, or why there is no such row.
     created : str
         The date to show.
+    title : str
+        The title of the page; by default the name of the dataset.
+    positive : int
+        The class that sensitivity, precision and curves are about, if there are two.
+    subjects : Subjects or None
+        None without a copy of the data.
     """
 
     table: ResultsTable
@@ -184,6 +219,9 @@ class Content:
     notes: Sequence[str] = ()
     confounds: str = ""
     created: str = ""
+    title: str = ""
+    positive: int = 1
+    subjects: Subjects | None = None
 
     @property
     def name(self) -> str:

@@ -181,7 +181,10 @@ def _motif_facts(card: "MotifCard", classes: Sequence[str]) -> list[tuple[str, s
         ("carriers", ", ".join(f"{name}: {a} of {b} ({a / max(b, 1):.0%})" for name, a, b in carriers)),
         *_common_facts(card, "motifs"),
         *_agreement_fact("same shape in other fits", card.shape),
-        ("spread of the motif's part in the class scores", f"{card.importance:.0%} of that of all motifs"),
+        (
+            "spread of its part in the class scores",
+            f"{number(card.importance, 2)} times that of all motifs together (parts may cancel each other)",
+        ),
         ("learned templates that look like it", str(card.n_members)),
     ]
 

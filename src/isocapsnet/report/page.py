@@ -7,15 +7,17 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from isocapsnet.report import prose, tables
+from isocapsnet.report import answer, evidence_tables, prose, subject_tables, tables
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import list_scenes
 from isocapsnet.report.figures import FIGURES
-from isocapsnet.report.figures.drawing import Drawing
+from isocapsnet.report.figures.drawing import VARIABLES, Drawing
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
+from isocapsnet.report.rates import describe_calibration
+from isocapsnet.report.sites import site_scores
 from isocapsnet.report.viewers import connectome_data, reconstruction_data, wants_logarithm
 
-_SCRIPTS = ("page.js", "tables.js", "matrices.js", "connectome.js")
+_SCRIPTS = ("page.js", "tables.js", "downloads.js", "matrices.js", "connectome.js")
 
 
 def render(content: Content, on_figure: Callable[[Drawing], object] = lambda drawing: None) -> str:
@@ -32,15 +34,18 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
     scenes = list_scenes(content)
     subjects, matrices = reconstruction_data(content)
     has_methods = bool(content.methods)
+    predictions = subject_tables.predictions_table(content)
     sections = [
-        ("question", "Question and data", True),
         ("answer", "Answer", True),
+        ("data", "Data and subjects", True),
         ("comparison", "Comparison", has_methods),
-        ("sites", "Sites", has_methods and content.table.site_results is not None),
+        ("sites", "Sites", has_methods and bool(site_scores(content))),
         ("node-order", "Order of nodes", any(method.row.audit for method in content.methods)),
+        ("learning-curve", "Sample size", any(method.row.curve for method in content.methods)),
         ("sweep", "Parameter sweep", has_methods and content.sweep is not None),
         ("tuning", "Tuning", has_methods),
         ("methods", "Each method", has_methods),
+        ("predictions", "Each subject", has_methods and predictions is not None),
         ("evidence", "Evidence", bool(scenes)),
         ("reconstruction", "Reconstruction", bool(subjects)),
         ("problems", "Failures and warnings", True),
@@ -53,8 +58,15 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string((folder / "page.html.jinja").read_text()).render(
         content=content,
+        answer=answer,
         prose=prose,
         tables=tables,
+        subject_tables=subject_tables,
+        evidence_tables=evidence_tables,
+        predictions=predictions,
+        describe_calibration=describe_calibration,
+        failed_reconstructions=prose.failed_reconstructions(content),
+        light_colours={variable: colour for colour, variable in VARIABLES.items()},
         figures=figures,
         sections={name: title for name, title, is_present in sections if is_present},
         scenes=scenes,

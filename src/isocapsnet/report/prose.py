@@ -1,19 +1,16 @@
-"""The text of a report: question, answer with its uncertainty, protocol, a paragraph and references for a paper."""
+"""The text of a report: question, protocol, preparation, a paragraph and references for a paper."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 import numpy as np
 
-from isocapsnet._format import interval, number, p_value, seconds
-from isocapsnet.evaluation.comparisons import CONSTANT, REFERENCE
-from isocapsnet.evaluation.inference import MARGIN
+from isocapsnet._format import interval, number, seconds
+from isocapsnet.evaluation.comparisons import REFERENCE
 from isocapsnet.evaluation.metrics import METRICS
-from isocapsnet.evaluation.power import describe_needed
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
 from isocapsnet.evaluation.procedures import TESTS
-from isocapsnet.evaluation.results import MethodResult
-from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.report.content import Content, ReportedMethod
 
 #: Parameters that a method selects inside each fit if the user does not set them.
@@ -24,6 +21,9 @@ SELECTED_IN_FIT = {
     "wl": ("density",),
     "shortest-path": ("density",),
 }
+
+# A reconstruction must be by this much more similar to its own graph than to graphs of other subjects.
+_SPECIFIC = 0.05
 
 
 def listing(names: Sequence[str]) -> str:
@@ -41,118 +41,7 @@ def question(content: Content) -> str:
     counts = {class_title(name): count for name, count in (content.passport.get("classes") or {}).items()}
     names = [f"{name} ({counts[name]})" if name in counts else name for name in content.classes]
     graphs = f" of {content.passport['n_nodes']} nodes" if "n_nodes" in content.passport else ""
-    return f"Can brain graphs{graphs} distinguish {listing(names) or 'the classes'}?"
-
-
-def answer(content: Content) -> list[str]:
-    """The answer, one sentence per item, the most important first."""
-    rows = [method.row for method in content.methods if not np.isnan(method.row.metrics["roc_auc"].mean)]
-    contenders = [row for row in rows if row.method != CONSTANT and not row.covariates]
-    if not contenders:
-        return ["There is no answer: no method has a finished job with a score."]
-    best = max(contenders, key=lambda row: row.metrics["roc_auc"].mean)
-    sentences = [
-        _verdict(contenders, TESTS[content.table.test].min_folds),
-        f"{best.method} has the highest mean ROC AUC: {interval(*best.metrics['roc_auc'])} ({_evidence(best)}).",
-    ]
-    if len(contenders) > 1:
-        sentences.append(
-            f"{best.method} is better than every other method."
-            if best.is_best
-            else "No method is better than every other method, so none is marked as the best."
-        )
-    sentences += _against_reference(content, rows)
-    sentences += _against_controls(content, contenders)
-    sentences += [content.sites] if content.sites else []
-    sentences += _power(content.detectable)
-    if content.n_failed:
-        sentences.append(f"{content.n_failed} of {content.n_jobs} jobs failed, so the comparison is incomplete.")
-    return sentences
-
-
-def _verdict(rows: Sequence[MethodResult], min_folds: int) -> str:
-    """The answer in one sentence, from the tests against chance."""
-    if all(len(row.scores) < min_folds for row in rows):
-        return "Undecided: there is a single test fold, which shows no more than its own interval."
-    winners = [row.method for row in rows if row.p_chance <= LEVEL]
-    if not winners:
-        who = f"none of the {len(rows)} methods is" if len(rows) > 1 else f"{rows[0].method} is not"
-        return f"Not shown: {who} distinguishable from chance on these data."
-    if len(winners) == 1:
-        return f"Yes: {winners[0]} is above chance."
-    which = f"{len(winners)} of {len(rows)} methods"
-    if len(winners) == len(rows):
-        which = "both methods" if len(rows) == 2 else f"all {len(rows)} methods"
-    return f"Yes: {which}{f' ({listing(winners)})' if len(winners) <= 4 else ''} are above chance."
-
-
-def _evidence(row: MethodResult) -> str:
-    """The number of test folds behind an interval, and the test against chance."""
-    n_folds, n_scored = len(row.scores), sum(not np.isnan(scores["roc_auc"]) for scores in row.scores.values())
-    counted = f"{n_scored} of {n_folds}" if n_scored < n_folds else f"{n_folds}"
-    words = [f"95 % interval over {counted} test folds"] if n_folds > 1 else ["one test fold"]
-    if not np.isnan(row.p_chance):
-        words.append(f"{p_value(row.p_chance)} against chance")
-    return ", ".join(words)
-
-
-def _against_reference(content: Content, rows: Sequence[MethodResult]) -> list[str]:
-    """The difference of each isomorphic capsule network to the linear model."""
-    if not any(row.method == REFERENCE for row in rows):
-        return ["The comparison has no linear model, so it does not show whether a network is needed."]
-    sentences = []
-    name_of = {method.label: method.row.name for method in content.methods}
-    for pair in content.table.comparisons:
-        mean, low, high = pair.difference
-        other = pair.first
-        if pair.first == REFERENCE:
-            other, mean, low, high = pair.second, -mean, -high, -low
-        if REFERENCE in (pair.first, pair.second) and name_of.get(other) == "isocapsnet":
-            sentence = f"{other} minus {REFERENCE} is {interval(mean, low, high)} in ROC AUC on the same test folds."
-            if pair.p_equivalent <= LEVEL:
-                sentence += f" They are equivalent: they differ by less than {MARGIN} ({p_value(pair.p_equivalent)})."
-            sentences.append(sentence)
-    return sentences
-
-
-def _against_controls(content: Content, contenders: Sequence[MethodResult]) -> list[str]:
-    """What covariates alone predict, and which methods above chance are not better; or why there is no such row."""
-    controls = [method.row for method in content.methods if method.row.covariates and method.row.scores]
-    sentences = []
-    for control in controls:
-        given = listing(list(control.covariates))
-        sentences.append(
-            f"{control.method}, a linear model on {given} without graphs, has a ROC AUC of "
-            f"{interval(*control.metrics['roc_auc'])} ({_evidence(control)})."
-        )
-        weak = [r.method for r in contenders if r.p_chance <= LEVEL and control.method in r.not_better_than]
-        if weak:
-            sentences.append(
-                f"Not shown to be better than {control.method}: {listing(weak)}. It is not shown that graphs tell "
-                f"{'it' if len(weak) == 1 else 'them'} more than {given}."
-            )
-    return sentences or ([content.confounds] if content.confounds else [])
-
-
-def _power(detectable: Mapping[str, float | None] | None) -> list[str]:
-    """The effects that the study can show; none if they were not computed."""
-    detectable = detectable or {}
-    n_folds, area, between = (detectable.get(name) for name in ("n_scores", "above_chance", "between_methods"))
-    if area is None or between is None:
-        return []
-    if area >= 1:
-        hopeless = "With so few graphs and folds, the study could hardly show any effect (80 % power)."
-        return [hopeless, *filter(None, [describe_needed(detectable)])]
-    sentence = (
-        f"With {n_folds:.0f} test folds of this size, the study would miss a ROC AUC below about {area:.2f} in more "
-        "than one of five cases."
-    )
-    if between < 0.5:
-        sentence += (
-            f" The same holds for a difference below about {between:.2f} between two methods near chance whose scores "
-            "have a correlation of 0.5; for higher correlations, smaller differences can be shown."
-        )
-    return [sentence, *filter(None, [describe_needed(detectable)])]
+    return f"Can brain graphs{graphs} distinguish between {listing(names) or 'the classes'}?"
 
 
 def multiplicity_text(content: Content) -> str:
@@ -160,8 +49,11 @@ def multiplicity_text(content: Content) -> str:
     n_tested = sum(row.p_chance < 1 and not row.covariates for row in content.table.rows)
     controls = [row.method for row in content.table.rows if row.covariates and row.scores]
     has_reference = any(row.method == REFERENCE and row.scores for row in content.table.rows)
-    families = [f"the {n_tested} tests against chance"] if n_tested else []
-    families += [f"the {len(content.table.comparisons)} pairs of methods"] if content.table.comparisons else []
+    n_pairs = len(content.table.comparisons)
+    families = (
+        [f"the {n_tested} tests against chance" if n_tested > 1 else "the test against chance"] if n_tested else []
+    )
+    families += [f"the {n_pairs} pairs of methods" if n_pairs > 1 else "the one pair of methods"] if n_pairs else []
     families += [f"the comparisons with {REFERENCE} that verdicts are about"] if has_reference else []
     families += [f"the comparisons with {control}" for control in controls]
     if not families:
@@ -205,6 +97,44 @@ def protocol_text(content: Content) -> str:
     if content.preparation:
         words.append(f"Fitted to the training graphs of each fold before each method: {listing(content.preparation)}.")
     return " ".join(words)
+
+
+def prepared_text(content: Content) -> str:
+    """That evidence is about prepared matrices, and which; empty if graphs were used as they are."""
+    chosen = {
+        str(fit.settings[TRANSFORM])
+        for method in content.methods
+        for fit in method.fits
+        if method.explanation is not None and fit.settings.get(TRANSFORM, NO_TRANSFORM) != NO_TRANSFORM
+    }
+    steps = [*content.preparation, *sorted(chosen)]
+    if not steps:
+        return ""
+    text = (
+        f"The networks were given prepared matrices ({listing(steps)}), not the graphs themselves. Regions, edges and "
+        "reconstructions below are those of the prepared matrices."
+    )
+    if "tangent" in steps:
+        text += (
+            " An entry of a matrix in tangent space is a deviation from the mean of all subjects, not a correlation."
+        )
+    return text
+
+
+def failed_reconstructions(content: Content) -> str:
+    """That reconstructions show nothing of single subjects, with the correlations; empty if one of them does."""
+    pairs = [
+        method.explanation.reconstructions.similarity()
+        for method in content.methods
+        if method.explanation is not None and method.explanation.reconstructions is not None
+    ]
+    if not pairs or any(np.isnan([own, others]).any() or own - others > _SPECIFIC for own, others in pairs):
+        return ""
+    own, others = max(pairs)
+    return (
+        f"The reconstructions failed: they are about as similar to graphs of other subjects (mean correlation "
+        f"{number(others, 2)}) as to their own graphs ({number(own, 2)}), so they show an average graph."
+    )
 
 
 def methods_text(content: Content) -> str:

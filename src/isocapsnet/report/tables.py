@@ -1,9 +1,9 @@
-"""The tables of a page."""
+"""The tables of a page that are about methods."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -13,30 +13,29 @@ from isocapsnet.evaluation.inference import MARGIN
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report.content import Content
-from isocapsnet.report.evidence import Scene, effect
 from isocapsnet.report.prose import describe_parameters, selected_in_fit
+from isocapsnet.report.rates import average_precision, decision_rates
+from isocapsnet.report.sites import site_scores
 
-if TYPE_CHECKING:
-    from isocapsnet.explanation.cards import EvidenceCard, MotifCard
-
-_LISTED_REGIONS, _LISTED_WINDOWS, _LISTED_EDGES, _LISTED_CARRIERS = 8, 6, 8, 50
 _MANY_ROWS = 4
 _SHOWN_METRICS = ("accuracy", "balanced_accuracy", "weighted_f1")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The text of a cell, and in a numeric column the value to sort by."""
+    """The text of a cell, and in a numeric column the value to sort by; ``is_marked`` cells stand out."""
 
     text: str
     value: float | str = ""
+    is_marked: bool = False
 
 
 @dataclass(frozen=True)
 class PageTable:
     """Rows of cells, of which the first is the name of the row.
 
-    ``numeric`` columns are aligned to the right and sorted by value.
+    ``numeric`` columns are aligned to the right and sorted by value. Of a ``long`` table, the rows with marked cells
+    are printed, and all others are left to the screen.
     """
 
     id: str
@@ -45,6 +44,7 @@ class PageTable:
     rows: Sequence[Sequence[Cell]] = ()
     numeric: Sequence[str] = ()
     can_filter: bool = True
+    long: bool = False
 
     @property
     def has_filter(self) -> bool:
@@ -55,12 +55,12 @@ def results_table(content: Content) -> PageTable:
     """All methods with their scores and verdicts."""
     rows = [
         [
-            Cell(_breakable(method.label) + (" ★" if method.row.is_best else "")),
+            Cell(breakable(method.label) + (" ★" if method.row.is_best else "")),
             Cell(method.row.verdict),
-            _interval_cell(method.row.metrics["roc_auc"]),
-            _cell(p_value(method.row.p_chance), method.row.p_chance),
-            *(_cell(number(mean), mean) for mean in (method.row.metrics[name].mean for name in _SHOWN_METRICS)),
-            _cell(seconds(method.row.seconds), method.row.seconds),
+            interval_cell(method.row.metrics["roc_auc"]),
+            cell(p_value(method.row.p_chance), method.row.p_chance),
+            *(cell(number(mean), mean) for mean in (method.row.metrics[name].mean for name in _SHOWN_METRICS)),
+            cell(seconds(method.row.seconds), method.row.seconds),
         ]
         for method in content.methods
     ]
@@ -68,16 +68,34 @@ def results_table(content: Content) -> PageTable:
     return PageTable("results", "All methods; click a heading to sort", ["method", "verdict", *numeric], rows, numeric)
 
 
+def rates_table(content: Content) -> PageTable:
+    """Sensitivity, specificity and predictive values of each method."""
+    methods = [method for method in content.methods if method.fits]
+    rates = [decision_rates(content, method) for method in methods]
+    is_binary = len(content.classes) == 2
+    rows = []
+    for method, of_method in zip(methods, rates, strict=True):
+        cells = [interval_cell(values) for values in of_method.values()]
+        if is_binary:
+            mean = average_precision(content, method)
+            cells.append(cell(number(mean), mean))
+        rows.append([Cell(breakable(method.label)), *cells])
+    numeric = [*(rates[0] if rates else ()), *(["average precision"] if is_binary else [])]
+    positive = f", where {content.classes[content.positive]} is the positive class" if is_binary else ""
+    caption = f"Decisions for the most probable class{positive}"
+    return PageTable("rates", caption, ["method", *numeric], rows, numeric, False)
+
+
 def pairs_table(content: Content) -> PageTable:
     """Every pair of methods."""
     has_equivalence = any(not np.isnan(pair.p_equivalent) for pair in content.table.comparisons)
     rows = [
         [
-            Cell(_breakable(pair.first)),
-            Cell(_breakable(pair.second)),
-            _interval_cell(pair.difference),
-            _cell(p_value(pair.p_adjusted), pair.p_adjusted),
-            *([_cell(p_value(pair.p_equivalent), pair.p_equivalent)] if has_equivalence else []),
+            Cell(breakable(pair.first)),
+            Cell(breakable(pair.second)),
+            interval_cell(pair.difference),
+            cell(p_value(pair.p_adjusted), pair.p_adjusted),
+            *([cell(p_value(pair.p_equivalent), pair.p_equivalent)] if has_equivalence else []),
         ]
         for pair in content.table.comparisons
     ]
@@ -88,8 +106,6 @@ def pairs_table(content: Content) -> PageTable:
 
 def sites_table(content: Content) -> PageTable:
     """The ROC AUC of each method at each site."""
-    shown = content.table.site_results
-    assert shown is not None
     labels = [method.label for method in content.methods if method.fits]
     nothing = Interval(*[float("nan")] * 3)
     rows = [
@@ -97,9 +113,9 @@ def sites_table(content: Content) -> PageTable:
             Cell(", ".join(site.sites)),
             Cell(str(site.n_subjects), site.n_subjects),
             *(Cell(str(count), count) for count in site.counts),
-            *(_interval_cell(site.areas.get(label, nothing)) for label in labels),
+            *(interval_cell(site.areas.get(label, nothing)) for label in labels),
         ]
-        for site in shown.sites
+        for site in site_scores(content)
     ]
     numeric = ["subjects", *content.classes, *labels]
     return PageTable("site-scores", "ROC AUC of each method at each site", ["site", *numeric], rows, numeric)
@@ -111,11 +127,11 @@ def site_summary_table(content: Content) -> PageTable:
     assert shown is not None
     rows = [
         [
-            Cell(_breakable(label)),
-            _interval_cell(summary.mean),
-            _cell(number(summary.deviation), summary.deviation),
+            Cell(breakable(label)),
+            interval_cell(summary.mean),
+            cell(number(summary.deviation), summary.deviation),
             Cell(f"{100 * summary.share:.0f} %", summary.share),
-            _cell(p_value(summary.p_value), summary.p_value),
+            cell(p_value(summary.p_value), summary.p_value),
             Cell(summary.heterogeneity),
         ]
         for label, summary in shown.summaries.items()
@@ -124,13 +140,29 @@ def site_summary_table(content: Content) -> PageTable:
     return PageTable("site-summary", "Over a population of sites", ["method", *numeric, "in words"], rows, numeric)
 
 
+def learning_curve_table(content: Content) -> PageTable:
+    """The ROC AUC of each method for each share of the training subjects."""
+    rows = [
+        [
+            Cell(breakable(method.label)),
+            Cell(f"{point.share:.0%}", point.share),
+            Cell(number(point.n_train, 0), point.n_train),
+            interval_cell(point.area),
+        ]
+        for method in content.methods
+        for point in method.row.curve
+    ]
+    numeric = ["share of the training subjects", "training graphs", "ROC AUC"]
+    return PageTable("sample-sizes", "ROC AUC by sample size", ["method", *numeric], rows, numeric)
+
+
 def audit_table(content: Content) -> PageTable:
     """The node-order audit."""
     rows = [
         [
-            Cell(_breakable(method.label)),
-            _interval_cell(audit.difference),
-            _cell(p_value(audit.p_value), audit.p_value),
+            Cell(breakable(method.label)),
+            interval_cell(audit.difference),
+            cell(p_value(audit.p_value), audit.p_value),
             Cell(audit.verdict),
         ]
         for method in content.methods
@@ -149,7 +181,7 @@ def tuning_table(content: Content) -> PageTable:
         selected = "; ".join(f"{name} ({count} of {len(method.fits)})" for name, count in method.selected)
         rows.append(
             [
-                Cell(_breakable(method.label)),
+                Cell(breakable(method.label)),
                 Cell(describe_parameters(method)),
                 Cell("; ".join(space) or "nothing"),
                 Cell(selected if method.row.space and selected else MISSING),
@@ -162,7 +194,7 @@ def tuning_table(content: Content) -> PageTable:
 def failures_table(content: Content) -> PageTable:
     """Reasons for failed jobs."""
     rows = [
-        [Cell(_breakable(method.label)), Cell(str(count), count), Cell(reason)]
+        [Cell(breakable(method.label)), Cell(str(count), count), Cell(reason)]
         for method in content.methods
         for reason, count in method.row.failures.items()
     ]
@@ -174,124 +206,23 @@ def warnings_table(content: Content) -> PageTable:
     rows = []
     for method in content.methods:
         for message, count in Counter(message for fit in method.fits for message in fit.warnings).items():
-            rows.append([Cell(_breakable(method.label)), Cell(str(count), count), Cell(message)])
+            rows.append([Cell(breakable(method.label)), Cell(str(count), count), Cell(message)])
     return PageTable("warnings", "Warnings", ["method", "fits", "message"], rows, ["fits"])
-
-
-def regions_table(content: Content, card: "EvidenceCard", id: str) -> PageTable:
-    """The regions of an evidence card."""
-    rows = [
-        [
-            Cell(content.node_name(region.node)),
-            Cell(f"{region.share:.1%}", region.share),
-            _cell(effect(region.effect), region.effect.value),
-            Cell(f"{region.n_fits} of {card.n_fits}", region.n_fits),
-            Cell(content.classes[region.favours]),
-        ]
-        for region in card.regions[:_LISTED_REGIONS]
-    ]
-    numeric = ["share of the separation", "effect d", f"fits with it among the first {len(card.matrix)}"]
-    caption = f"The {len(rows)} regions that separate the classes most"
-    return PageTable(f"{id}-regions", caption, ["region", *numeric, "matches better in"], rows, numeric, False)
-
-
-def motif_regions_table(content: Content, card: "MotifCard", id: str) -> PageTable:
-    """The most frequent regions of a motif."""
-    shares = np.array(card.region_shares)
-    rows = [
-        [Cell(content.node_name(int(node))), Cell(f"{shares[node]:.1%}", float(shares[node]))]
-        for node in np.argsort(-shares, kind="stable")[:_LISTED_REGIONS]
-    ]
-    by_chance = len(card.matrix) / max(len(shares), 1)
-    caption = f"Regions of the motif in its {len(card.carriers)} carriers; {by_chance:.1%} by chance"
-    return PageTable(
-        f"{id}-regions", caption, ["region", "share of the carriers"], rows, ["share of the carriers"], False
-    )
-
-
-def carriers_table(content: Content, card: "MotifCard", id: str) -> PageTable:
-    """The regions of the motif in each of its clearest carriers."""
-    columns = [f"node {node}" for node in range(1, len(card.matrix) + 1)]
-    rows = [
-        [
-            Cell(carrier.subject),
-            Cell(content.classes[carrier.label]),
-            Cell(number(carrier.distance, 2), carrier.distance),
-            *(Cell(content.node_name(node)) for node in carrier.nodes),
-        ]
-        for carrier in card.carriers[:_LISTED_CARRIERS]
-    ]
-    caption = (
-        f"The {len(rows)} clearest of {len(card.carriers)} carriers, and the region of each node of the motif. The "
-        "distance is 0 at the mean of the carriers, and 1 at the mean of the graphs of other classes"
-    )
-    return PageTable(f"{id}-carriers", caption, ["subject", "class", "distance", *columns], rows, ["distance"])
-
-
-def edges_table(content: Content, scene: Scene) -> PageTable:
-    """The strongest edges of an attribution."""
-    upper = np.triu(scene.edges)
-    order = np.argsort(-np.abs(upper), axis=None)[:_LISTED_EDGES]
-    rows = [
-        [
-            Cell(content.node_name(int(a))),
-            Cell(content.node_name(int(b))),
-            Cell(f"{upper[a, b]:+.3g}".replace("-", "−"), float(upper[a, b])),
-        ]
-        for a, b in zip(*np.unravel_index(order, upper.shape), strict=True)
-        if upper[a, b]
-    ]
-    caption = f"The {len(rows)} edges that separate the classes most"
-    return PageTable(f"{scene.id}-edges", caption, ["region", "region", "separation"], rows, ["separation"], False)
-
-
-def windows_table(content: Content, card: "EvidenceCard", id: str) -> PageTable:
-    """The windows of an evidence card."""
-    size = len(card.matrix)
-    rows = []
-    for window in card.windows[:_LISTED_WINDOWS]:
-        row_nodes, column_nodes = (
-            f"{content.node_name(start)} to {content.node_name(start + size - 1)}"
-            for start in (window.row, window.column)
-        )
-        scores = zip(content.classes, window.scores, strict=True)
-        orders = zip(content.classes, window.orientations, strict=True)
-        rows.append(
-            [
-                Cell(row_nodes if window.row == window.column else f"{row_nodes} × {column_nodes}"),
-                Cell(f"{window.share:.1%}", window.share),
-                _cell(effect(window.effect), window.effect.value),
-                Cell(", ".join(f"{name}\u00a0{number(score, 2)}" for name, score in scores)),
-                Cell(", ".join(f"{name}\u00a0{_order(o.permutation)}\u00a0({o.share:.0%})" for name, o in orders)),
-            ]
-        )
-    numeric = ["share of the separation", "effect d"]
-    columns = ["window", *numeric, "mean match score", "most frequent order (share of graphs)"]
-    caption = (
-        "Windows of the matrix with the largest influence. The match score is 1 at a perfect match and lower "
-        "otherwise. An order lists the nodes of the template, as numbered in the drawing, in the order of the regions"
-    )
-    return PageTable(f"{id}-windows", caption, columns, rows, numeric, False)
-
-
-def _order(permutation: Sequence[int]) -> str:
-    """The numbers of the template's nodes, as drawn, in the order of the regions of the window."""
-    return "\u2011".join(str(node + 1) for node in permutation) or MISSING
 
 
 def _values(values: Any) -> str:
     return ", ".join(map(str, values)) if isinstance(values, list | tuple) else str(values)
 
 
-def _breakable(label: str) -> Markup:
+def breakable(label: str) -> Markup:
     """A method's label with line breaks allowed before and between its parameters."""
     return escape(label).replace("[", Markup("<wbr>[")).replace(",", Markup(",<wbr>"))
 
 
-def _cell(text: str, value: float) -> Cell:
+def cell(text: str, value: float) -> Cell:
     """A number, which is sorted last if it is NaN."""
     return Cell(text, "" if np.isnan(value) else value)
 
 
-def _interval_cell(values: Interval) -> Cell:
-    return _cell(interval(*values), values.mean)
+def interval_cell(values: Interval) -> Cell:
+    return cell(interval(*values), values.mean)

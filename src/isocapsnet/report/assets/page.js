@@ -1,4 +1,6 @@
-/* Packed arrays, copy buttons, and all details opened for printing. */
+/* Packed arrays, copy buttons, and all details opened for printing or for a link to them. */
+document.documentElement.classList.add("scripted");
+
 const readData = (id) => {
   const holder = document.getElementById(id);
   return holder && JSON.parse(holder.textContent);
@@ -48,3 +50,10 @@ for (const button of document.querySelectorAll("button[data-copies]")) {
 addEventListener("beforeprint", () => {
   for (const part of document.querySelectorAll("details")) part.open = true;
 });
+
+const openTarget = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+};
+addEventListener("hashchange", openTarget);
+openTarget();

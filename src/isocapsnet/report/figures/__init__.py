@@ -7,7 +7,7 @@ To add a figure, write a function that takes a :class:`~isocapsnet.report.conten
 
 from functools import partial
 
-from isocapsnet.report.figures import brain, comparison, curves, templates
+from isocapsnet.report.figures import brain, comparison, curves, roc, sample_size, sites, templates
 from isocapsnet.report.figures.drawing import FigureKind
 from isocapsnet.report.figures.style import save_figure
 
@@ -15,12 +15,16 @@ __all__ = ["FIGURES", "save_figure"]
 
 #: Name to kind of figure, in the order of the page.
 FIGURES: dict[str, FigureKind] = {
-    "comparison": FigureKind(comparison.comparison, "comparison"),
+    "comparison": FigureKind(comparison.comparison, "answer"),
     "accuracy": FigureKind(partial(comparison.comparison, metric="accuracy"), "comparison"),
     "folds": FigureKind(comparison.folds, "comparison"),
+    "all_roc": FigureKind(roc.all_roc, "comparison"),
+    "precision_recall": FigureKind(roc.precision_recall, "comparison"),
+    "site_forest": FigureKind(sites.site_forest, "sites"),
     "node_order": FigureKind(comparison.node_order, "node-order"),
+    "learning_curve": FigureKind(sample_size.learning_curve, "learning-curve"),
     "sweep": FigureKind(comparison.sweep, "sweep"),
-    "roc": FigureKind(curves.roc, "methods", of="method"),
+    "roc": FigureKind(roc.roc, "methods", of="method"),
     "calibration": FigureKind(curves.calibration, "methods", of="method"),
     "confusion": FigureKind(curves.confusion, "methods", of="method"),
     "learning": FigureKind(curves.learning, "methods", of="method"),

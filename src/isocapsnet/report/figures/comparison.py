@@ -7,14 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval, number
+from isocapsnet.evaluation.comparisons import CONSTANT, REFERENCE
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.power import Design
-from isocapsnet.evaluation.results import REFERENCE
 from isocapsnet.evaluation.statistics import CHANCE, weighted_mean
 from isocapsnet.report.content import Content
 from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
-from isocapsnet.report.prose import CONSTANT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 # Inches; a page shows two of these side by side.
 _WIDTH = 4.6
+# The page enlarges the first figure to its own width.
+_WIDE = 5.2
 _ROW_INCHES = 0.27
 # Beyond this ratio of the longest to the shortest time, the axis is logarithmic.
 _LOGARITHMIC_RANGE = 30
@@ -36,14 +37,22 @@ def comparison(content: Content, metric: str = "roc_auc") -> Iterator[Drawing]:
     label, is_area = METRICS[metric].label, metric == "roc_auc"
     reference, band = (REFERENCE, _chance_band(content)) if is_area else (CONSTANT, None)
     intervals = [method.row.metrics[metric] for method in content.methods]
+    styles = style.method_styles(content.table.rows)
     figure = plot_comparison(
-        names, intervals, label=label, chance=CHANCE if is_area else None, band=band, reference=reference
+        names,
+        intervals,
+        label=label,
+        chance=CHANCE if is_area else None,
+        band=band,
+        reference=reference,
+        colours=[styles[name].colour for name in names],
+        width=_WIDE if is_area else _WIDTH,
     )
     caption = f"{label[0].upper()}{label[1:]} of every method, mean and 95 % interval over test folds."
     if band is not None and np.isfinite(band):
         caption += " Grey: the range that holds the mean of an uninformative method in at least 95 % of studies."
     if reference in names:
-        caption += f" Orange: {reference}."
+        caption += f" Vertical line: {reference}."
     values = "; ".join(f"{name} {interval(*bounds)}" for name, bounds in zip(names, intervals, strict=True))
     yield Drawing(f"comparison-{metric.replace('_', '-')}", figure, caption, f"{label}: {values}.")
 
@@ -54,6 +63,7 @@ def folds(content: Content) -> Iterator[Drawing]:
         return
     scores = [np.array([fold["roc_auc"] for fold in method.row.scores.values()]) for method in content.methods]
     means = [method.row.metrics["roc_auc"].mean for method in content.methods]
+    styles = style.method_styles(content.table.rows)
     ranges = [
         f"{method.label} {number(np.nanmin(values))} to {number(np.nanmax(values))}"
         for method, values in zip(content.methods, scores, strict=True)
@@ -61,7 +71,12 @@ def folds(content: Content) -> Iterator[Drawing]:
     ]
     yield Drawing(
         "folds",
-        plot_folds([method.label for method in content.methods], scores, means=means),
+        plot_folds(
+            [method.label for method in content.methods],
+            scores,
+            means=means,
+            colours=[styles[method.label].colour for method in content.methods],
+        ),
         f"ROC AUC in each test fold; bars are means{', weighted by subjects' if content.sites else ''}.",
         f"ROC AUC of single test folds: {'; '.join(ranges)}.",
     )
@@ -72,9 +87,10 @@ def node_order(content: Content) -> Iterator[Drawing]:
     differences = {m.label: m.row.audit.difference for m in content.methods if m.row.audit is not None}
     if differences:
         values = "; ".join(f"{label} {interval(*difference)}" for label, difference in differences.items())
+        styles = style.method_styles(content.table.rows)
         yield Drawing(
             "node-order",
-            plot_audit(list(differences), list(differences.values())),
+            plot_audit(list(differences), list(differences.values()), [styles[label].colour for label in differences]),
             "Node-order audit: change of ROC AUC when the nodes of all graphs are put in another order.",
             f"Change of ROC AUC with shuffled nodes: {values}.",
         )
@@ -113,15 +129,19 @@ def plot_comparison(
     chance: float | None = 0.5,
     band: float | None = None,
     reference: str | None = "linear",
+    colours: Sequence[str] = (),
+    width: float = _WIDTH,
 ) -> "Figure":
     """Mean and interval of each method, the best on top, with chance and a reference method.
 
     ``intervals`` ``(n_methods, 3)`` are mean, low and high, NaN if not measured. ``band`` is half the width of the
     range around ``chance`` that holds the mean of an uninformative method. The mean of ``reference`` is a line.
+    ``colours`` are those of the methods, and ``width`` is in inches.
     """
     values = np.asarray(intervals, dtype=float).reshape(-1, 3)
     order = np.argsort(-np.nan_to_num(values[:, 0], nan=-np.inf), kind="stable")
-    figure, (axis,) = style.new_figure(_WIDTH, 0.9 + _ROW_INCHES * max(len(names), 2))
+    colours = colours or [style.METHODS[0]] * len(names)
+    figure, (axis,) = style.new_figure(width, 0.8 + _ROW_INCHES * max(len(names), 2))
     if chance is not None:
         if band is not None and np.isfinite(band):
             axis.axvspan(chance - band, chance + band, color=style.FAINT, alpha=0.6, lw=0, gid="chance-band")
@@ -131,22 +151,29 @@ def plot_comparison(
         )
     if reference is not None and reference in names:
         at = float(values[list(names).index(reference)][0])
-        axis.axvline(at, color=style.VERMILION, lw=0.9, gid="reference")
+        axis.axvline(at, color=style.MUTED, lw=0.9, gid="reference")
         if chance is None or abs(at - chance) > 0.05:
             axis.text(at, 1.01, reference, ha="center", va="bottom", transform=axis.get_xaxis_transform())
-    _draw_intervals(axis, values[order], [style.VERMILION if names[i] == reference else style.BLUE for i in order])
+    draw_intervals(axis, values[order], [colours[i] for i in order])
     style.list_on_y(axis, [names[i] for i in order])
     axis.set_xlabel(f"{label}, mean and 95 % interval")
     return figure
 
 
 @style.styled()
-def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, means: Sequence[float] | None = None) -> "Figure":
+def plot_folds(
+    names: Sequence[str],
+    scores: Sequence[ArrayLike],
+    *,
+    means: Sequence[float] | None = None,
+    colours: Sequence[str] = (),
+) -> "Figure":
     """One dot per ROC AUC of a test fold, the mean as a bar; methods in the order given, the first on top.
 
     ``scores`` holds an array ``(n_folds,)`` for each method, with NaN if the score is not defined in a fold. ``means``
-    (n_methods,) are those of the table if folds have weights.
+    (n_methods,) are those of the table if folds have weights. ``colours`` are those of the methods.
     """
+    colours = colours or [style.METHODS[0]] * len(names)
     figure, (axis,) = style.new_figure(_WIDTH, 0.8 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0.5, color=style.MUTED, lw=0.9, ls="--", gid="chance")
     for row, fold_scores in enumerate(scores):
@@ -154,7 +181,7 @@ def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, means: Sequ
         defined = defined[~np.isnan(defined)]
         # Equal scores would cover each other on one line.
         offsets = 0.26 * np.sin(2.4 * np.arange(len(defined)))
-        axis.plot(defined, row + offsets, "o", ms=3.4, color=style.BLUE, alpha=0.6, mew=0, gid=f"folds-{row}")
+        axis.plot(defined, row + offsets, "o", ms=3.4, color=colours[row], alpha=0.7, mew=0, gid=f"folds-{row}")
         if len(defined):
             mean = defined.mean() if means is None else means[row]
             axis.plot([mean, mean], [row - 0.33, row + 0.33], color=style.INK, lw=1.4, gid=f"mean-{row}")
@@ -164,12 +191,12 @@ def plot_folds(names: Sequence[str], scores: Sequence[ArrayLike], *, means: Sequ
 
 
 @style.styled()
-def plot_audit(names: Sequence[str], differences: ArrayLike) -> "Figure":
+def plot_audit(names: Sequence[str], differences: ArrayLike, colours: Sequence[str] = ()) -> "Figure":
     """ROC AUC with shuffled nodes minus ROC AUC with nodes as given: mean, low, high ``(n_methods, 3)``."""
     values = np.asarray(differences, dtype=float).reshape(-1, 3)
     figure, (axis,) = style.new_figure(_WIDTH, 0.75 + _ROW_INCHES * max(len(names), 2))
     axis.axvline(0, color=style.MUTED, lw=0.9, ls="--", gid="no-change")
-    _draw_intervals(axis, values, [style.BLUE] * len(names))
+    draw_intervals(axis, values, colours or [style.METHODS[0]] * len(names))
     style.list_on_y(axis, names)
     axis.set_xlabel("change of ROC AUC, 95 % interval")
     return figure
@@ -192,11 +219,12 @@ def plot_sweep(
     figure, (scores, times) = style.new_figure(style.FULL, 2.6, 2, width_ratios=[1.6, 1])
     positions = np.arange(len(values))
     shifts = 0.09 * (np.arange(len(metrics)) - (len(metrics) - 1) / 2)
-    styles = zip(metrics.items(), shifts, style.colours_of(len(metrics)), style.markers_of(len(metrics)), strict=True)
-    for (name, intervals), shift, colour, marker in styles:
+    colour, dashes = style.METHODS[0], ("-", "--", ":")
+    for index, (name, intervals) in enumerate(metrics.items()):
+        shift, marker, dash = shifts[index], style.MARKERS[index], dashes[index % len(dashes)]
         mean, low, high = np.asarray(intervals, dtype=float).reshape(-1, 3).T
         scores.vlines(positions + shift, low, high, color=colour, lw=1)
-        scores.plot(positions + shift, mean, marker=marker, ms=4, color=colour, label=name)
+        scores.plot(positions + shift, mean, marker=marker, ms=4, color=colour, ls=dash, label=name)
     scores.axhline(0.5, color=style.MUTED, lw=0.9, ls="--", label="chance (ROC AUC)", gid="chance")
     if constant_accuracy is not None:
         scores.axhline(
@@ -210,7 +238,7 @@ def plot_sweep(
     scores.set_ylabel("score, mean and 95 % interval")
     scores.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(metrics))
     durations = np.asarray(seconds, dtype=float)
-    times.bar(positions, durations, width=0.6, color=style.BLUE)
+    times.bar(positions, durations, width=0.6, color=colour)
     if durations.max() > _LOGARITHMIC_RANGE * durations.min():
         times.set_yscale("log")
     times.set_ylabel("seconds per fold")
@@ -222,7 +250,7 @@ def plot_sweep(
     return figure
 
 
-def _draw_intervals(axis: "Axes", values: NDArray[np.float64], colours: Sequence[str]) -> None:
+def draw_intervals(axis: "Axes", values: NDArray[np.float64], colours: Sequence[str]) -> None:
     """Rows of mean, low, high as dots with whiskers, without values that are not finite."""
     for row, ((mean, low, high), colour) in enumerate(zip(values, colours, strict=True)):
         if np.isfinite([low, high]).all():

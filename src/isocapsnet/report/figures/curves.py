@@ -1,4 +1,4 @@
-"""Figures of one method: ROC, calibration, confusion, learning curves, representation."""
+"""Figures of one method: calibration, confusion, learning curves, representation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import interval
-from isocapsnet.evaluation.metrics import METRICS, roc_auc
-from isocapsnet.evaluation.statistics import weighted_mean, wilson_interval
+from isocapsnet.evaluation.statistics import wilson_interval
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.figures import style
 from isocapsnet.report.figures.drawing import Drawing
@@ -21,37 +20,38 @@ _BINS = 8
 _PER_BIN = 8
 
 
-def roc(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
-    """ROC curves of the test folds and their mean."""
-    if method.fits:
-        weights, weighted = (method.weights, ", weighted by subjects") if content.sites else (None, "")
-        yield Drawing(
-            f"{method.slug}-roc",
-            plot_roc(method.labels, method.probabilities, method.fit_of, content.classes, weights=weights),
-            f"Thin: single test folds; thick: their mean{weighted}.",
-            f"ROC curves of {method.label}; area {interval(*method.row.metrics['roc_auc'])}.",
-        )
-
-
 def calibration(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
     """Predicted probability against observed frequency."""
-    caption = "Predicted against observed frequency, with 95 % intervals; grey: number of predictions."
-    return _draw_predictions("calibration", content, method, plot_calibration, caption, "Calibration", "brier")
+    if method.fits:
+        figure = plot_calibration(
+            method.labels,
+            method.probabilities,
+            n_repeats=method.n_repeats,
+            classes=content.classes,
+            positive=content.positive,
+            colour=_colour(content, method),
+        )
+        caption = "Predicted against observed frequency, with 95 % intervals; grey: number of predictions."
+        alt = f"Calibration of {method.label}; Brier score {interval(*method.row.metrics['brier'])}."
+        yield Drawing(f"{method.slug}-calibration", figure, caption, alt)
 
 
 def confusion(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
     """Predicted against true classes."""
-    caption = "Test graphs by true and predicted class."
-    return _draw_predictions("confusion", content, method, plot_confusion, caption, "Confusion matrix", "accuracy")
-
-
-def _draw_predictions(
-    name: str, content: Content, method: ReportedMethod, plot: Any, caption: str, title: str, metric: str
-) -> Iterator[Drawing]:
     if method.fits:
-        figure = plot(method.labels, method.probabilities, n_repeats=method.n_repeats, classes=content.classes)
-        alt = f"{title} of {method.label}; {METRICS[metric].label} {interval(*method.row.metrics[metric])}."
-        yield Drawing(f"{method.slug}-{name}", figure, caption, alt)
+        figure = plot_confusion(
+            method.labels,
+            method.probabilities,
+            n_repeats=method.n_repeats,
+            classes=content.classes,
+            colour=_colour(content, method),
+        )
+        alt = f"Confusion matrix of {method.label}; accuracy {interval(*method.row.metrics['accuracy'])}."
+        yield Drawing(f"{method.slug}-confusion", figure, "Test graphs by true and predicted class.", alt)
+
+
+def _colour(content: Content, method: ReportedMethod) -> str:
+    return style.method_styles(content.table.rows)[method.label].colour
 
 
 def learning(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
@@ -61,8 +61,9 @@ def learning(content: Content, method: ReportedMethod) -> Iterator[Drawing]:
         validated = any(epoch.get("valid_loss") is not None for history in method.histories for epoch in history)
         yield Drawing(
             f"{method.slug}-learning",
-            plot_learning(method.histories),
-            "One line per fit" + ("; dots: the epoch with the lowest validation loss." if validated else "."),
+            plot_learning(method.histories, colour=_colour(content, method)),
+            "One line per fit"
+            + ("; dashed: validation; dots: the epoch with the lowest validation loss." if validated else "."),
             f"Learning curves of {len(epochs)} fits of {method.label}, {min(epochs)} to {max(epochs)} epochs.",
         )
 
@@ -82,68 +83,25 @@ def representation(content: Content, method: ReportedMethod) -> Iterator[Drawing
 
 
 @style.styled()
-def plot_roc(
+def plot_calibration(
     labels: ArrayLike,
     probabilities: ArrayLike,
-    folds: ArrayLike,
-    classes: Sequence[str],
     *,
-    weights: Sequence[float] | None = None,
-) -> "Figure":
-    """ROC curves of the test folds (thin) and their mean (thick); for more than two classes, means of one-vs-rest.
-
-    ``labels`` ``(n_predictions,)`` are columns of ``probabilities`` ``(n_predictions, n_classes)``, ``folds``
-    ``(n_predictions,)`` is the index of the fit that made each prediction, and ``weights`` ``(n_folds,)`` are those of
-    folds in the mean. Of two classes, the last is the positive one.
-    """
-    from sklearn.metrics import roc_curve
-
-    truth, predicted, groups = np.asarray(labels), np.asarray(probabilities), np.asarray(folds)
-    figure, (axis,) = style.new_figure(*_PANEL)
-    axis.plot([0, 1], [0, 1], color=style.MUTED, lw=0.9, ls="--", gid="chance")
-    grid = np.linspace(0, 1, 101)
-    shown = [len(classes) - 1] if len(classes) == 2 else list(range(len(classes)))
-    shares = np.ones(int(groups.max()) + 1) if weights is None else np.asarray(weights, dtype=float)
-    for column, colour in zip(shown, [style.BLUE] if len(shown) == 1 else style.class_colours(len(shown)), strict=True):
-        curves: dict[Any, NDArray[np.float64]] = {}
-        for fold in np.unique(groups):
-            here = groups == fold
-            if len(np.unique(truth[here] == column)) < 2:  # the curve needs both classes
-                continue
-            *curve, _ = roc_curve(truth[here] == column, predicted[here, column])
-            if len(shown) == 1:
-                axis.plot(*curve, color=colour, lw=0.6, alpha=0.35, gid="fold")
-            curves[fold] = np.interp(grid, *curve)
-        if curves:
-            average = np.average(list(curves.values()), axis=0, weights=shares[[int(fold) for fold in curves]])
-            mean = np.concatenate([[0.0], average])
-            name = "mean" if len(shown) == 1 else classes[column]
-            axis.plot(np.concatenate([[0.0], grid]), mean, color=colour, lw=1.8, label=name, gid="mean")
-    areas = [roc_auc(truth[groups == fold], predicted[groups == fold]) for fold in np.unique(groups)]
-    area = weighted_mean(areas, weights)
-    axis.set_title("ROC (not defined: one class in every fold)" if np.isnan(area) else f"ROC, mean AUC {area:.3f}")
-    axis.set_xlabel("false positive rate")
-    axis.set_ylabel("true positive rate" if len(shown) > 1 else f"true positive rate ({classes[-1]})")
-    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-    if len(shown) > 1:
-        axis.legend(loc="lower right")
-    return figure
-
-
-@style.styled()
-def plot_calibration(
-    labels: ArrayLike, probabilities: ArrayLike, *, n_repeats: int, classes: Sequence[str]
+    n_repeats: int,
+    classes: Sequence[str],
+    positive: int = 1,
+    colour: str = style.METHODS[0],
 ) -> "Figure":
     """Predicted against observed frequency, in bins of equally many predictions, with Wilson intervals.
 
-    For two classes, the probability of the last one; for more, that of the predicted class. Predictions of the same
+    For two classes, the probability of the positive one; for more, that of the predicted class. Predictions of the same
     subject in ``n_repeats`` repeats are not independent, so an interval counts each subject once. Grey bars are the
     number of predictions.
     """
     truth, predicted = np.asarray(labels), np.asarray(probabilities, dtype=float)
     binary = len(classes) == 2
-    confidence = predicted[:, 1] if binary else predicted.max(axis=1)
-    correct = truth == 1 if binary else truth == predicted.argmax(axis=1)
+    confidence = predicted[:, positive] if binary else predicted.max(axis=1)
+    correct = truth == positive if binary else truth == predicted.argmax(axis=1)
     figure, (axis,) = style.new_figure(*_PANEL)
     axis.plot([0, 1], [0, 1], color=style.MUTED, lw=0.9, ls="--", gid="ideal")
     for members in _equal_bins(confidence, n_repeats):
@@ -151,30 +109,42 @@ def plot_calibration(
         observed = float(correct[members].mean())
         _, low, high = wilson_interval(round(observed * n_subjects), n_subjects)
         at = confidence[members].mean()
-        axis.plot([at, at], [low, high], color=style.BLUE, lw=1, gid="interval")
-        axis.plot(at, observed, "o", ms=4.5, color=style.BLUE, gid="bin")
+        axis.plot([at, at], [low, high], color=colour, lw=1, gid="interval")
+        axis.plot(at, observed, "o", ms=4.5, color=colour, gid="bin")
     counts, edges = np.histogram(confidence, bins=25, range=(0, 1))
     heights = 0.1 * counts / counts.max(initial=1)
     axis.bar(edges[:-1], heights, np.diff(edges), bottom=-0.12, align="edge", color=style.FAINT, gid="predictions")
-    predictor = f"predicted probability of {classes[-1]}" if binary else "probability of the predicted class"
+    predictor = f"predicted probability of {classes[positive]}" if binary else "probability of the predicted class"
     axis.set(title="Calibration", xlabel=predictor, ylabel="observed frequency")
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.12, 1.02), aspect="equal")
     return figure
 
 
 @style.styled()
-def plot_confusion(labels: ArrayLike, probabilities: ArrayLike, *, n_repeats: int, classes: Sequence[str]) -> "Figure":
+def plot_confusion(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    *,
+    n_repeats: int,
+    classes: Sequence[str],
+    colour: str = style.METHODS[0],
+) -> "Figure":
     """Predicted against true classes: graphs per repeat; colour is the share of the true class."""
+    from matplotlib.patches import Rectangle
+
     truth, answers = np.asarray(labels), np.asarray(probabilities).argmax(axis=1)
     counts = np.zeros((len(classes), len(classes)))
     np.add.at(counts, (truth, answers), 1 / n_repeats)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-12)
     figure, (axis,) = style.new_figure(*_PANEL)
-    axis.imshow(shares, cmap=style.colour_map("share"), vmin=0, vmax=1, aspect="equal")
+    for row, column in np.ndindex(*counts.shape):
+        alpha = 0.04 + 0.36 * float(shares[row, column])  # pale, so that the text is legible on it
+        axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color=colour, alpha=alpha, lw=0, gid="cell"))
     for row, column in np.ndindex(*counts.shape):
         number = f"{counts[row, column]:.0f}" if n_repeats == 1 else f"{counts[row, column]:.1f}"
-        colour = "white" if shares[row, column] > 0.55 else "black"
-        axis.text(column, row, f"{number}\n{shares[row, column]:.0%}", ha="center", va="center", color=colour)
+        axis.text(column, row, f"{number}\n{shares[row, column]:.0%}", ha="center", va="center")
+    size = len(classes) - 0.5
+    axis.set(xlim=(-0.5, size), ylim=(size, -0.5), aspect="equal")
     axis.set_xticks(range(len(classes)), classes)
     axis.set_yticks(range(len(classes)), classes, rotation=90, va="center")
     repeats = "" if n_repeats == 1 else f", mean of {n_repeats} repeats"
@@ -185,20 +155,20 @@ def plot_confusion(labels: ArrayLike, probabilities: ArrayLike, *, n_repeats: in
 
 
 @style.styled()
-def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]]) -> "Figure":
+def plot_learning(histories: Sequence[Sequence[Mapping[str, Any]]], *, colour: str = style.METHODS[0]) -> "Figure":
     """Training and validation loss per epoch, one thin line per fit, a dot where validation was best.
 
     Each history holds one mapping per epoch with ``epoch``, ``train_loss`` and, with a validation part,
     ``valid_loss``; a loss is None if it was not finite.
     """
     figure, (axis,) = style.new_figure(*_PANEL)
-    for key, colour, name in (("train_loss", style.BLUE, "training"), ("valid_loss", style.VERMILION, "validation")):
+    for key, dash, name in (("train_loss", "-", "training"), ("valid_loss", (0, (3, 1.5)), "validation")):
         for history in histories:
             epochs = [epoch["epoch"] for epoch in history if epoch.get(key) is not None]
             losses = [epoch[key] for epoch in history if epoch.get(key) is not None]
             if losses:
                 label = None if name in axis.get_legend_handles_labels()[1] else name
-                axis.plot(epochs, losses, color=colour, lw=0.9, alpha=0.7, label=label, gid=key)
+                axis.plot(epochs, losses, color=colour, ls=dash, lw=0.9, alpha=0.7, label=label, gid=key)
                 if key == "valid_loss":
                     best = int(np.argmin(losses))
                     axis.plot(epochs[best], losses[best], "o", ms=3.5, color=colour, gid="best")

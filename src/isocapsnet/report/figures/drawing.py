@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup, escape
 
 from isocapsnet._validation import InputError
-from isocapsnet.report.figures.style import FAINT, INK, MUTED, as_png, as_svg
+from isocapsnet.report.figures.style import FAINT, INK, METHODS, MUTED, as_png, as_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from isocapsnet.report.content import Content
 
 _SVG_CHARACTERS = 120_000
+#: Colours of figures and the variables of the page that replace them.
+VARIABLES = {INK: "--ink", MUTED: "--muted", FAINT: "--faint"} | {
+    colour: f"--method-{number}" for number, colour in enumerate(METHODS, start=1)
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Drawing:
         needed = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
         svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in needed else "", svg)
         svg = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{self.name}-", svg)
-        for colour, variable in ((INK, "--ink"), (MUTED, "--muted"), (FAINT, "--faint")):
+        for colour, variable in VARIABLES.items():
             svg = svg.replace(colour, f"var({variable})")
         return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(self.alt)}"', 1))
 

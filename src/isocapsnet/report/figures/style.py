@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
+    from isocapsnet.evaluation.results import MethodResult
+
 #: The palette of Okabe and Ito (2008) without black and yellow, which are hard to see on dark or light pages.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -24,6 +26,12 @@ POSITIVE, NEGATIVE = VERMILION, BLUE
 
 #: Text, axes and faint lines; the page replaces them by its own variables.
 INK, MUTED, FAINT = "#1a1d21", "#5f6670", "#d5d9de"
+
+#: Colours of methods, which no class and no sign has. Iso-CapsNet has the first and the linear model the second one.
+#: The page replaces them by its variables ``--method-1``, ``--method-2``, ..., which are lighter on a dark page.
+METHODS = ("#3b3fa5", "#a86b00", "#1b7f84", "#8f2d56", "#6f7a00", "#7b3fa0", "#4f6d7a")
+_COLOUR_OF = {"isocapsnet": METHODS[0], "linear": METHODS[1], "constant": MUTED, "confound-only": MUTED}
+_DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 
 #: Inches: the full width of a journal page.
 FULL = 7.2
@@ -44,8 +52,14 @@ _COLOUR_MAPS: dict[str, list[Any]] = {
     # Weak edges are pale instead of white, so that thin lines stay visible.
     "edges": [(0.0, NEGATIVE), (0.5, "#8fbcd8"), (0.5, "#efb48d"), (1.0, POSITIVE)],
     "magnitude": ["#ffffff", POSITIVE, "#5c2600"],
-    "share": ["#f4f8fb", BLUE],
 }
+
+
+class MethodStyle(NamedTuple):
+    """How all figures draw a method."""
+
+    colour: str = METHODS[0]
+    dash: Any = "-"
 
 
 @contextmanager
@@ -100,10 +114,26 @@ def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
 
 
 def colour_map(name: str) -> "Colormap":
-    """The map for ``signed`` values, signed ``edges``, a ``magnitude`` or a ``share``."""
+    """The map for ``signed`` values, signed ``edges`` or a ``magnitude``."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list(name, _COLOUR_MAPS[name])
+
+
+def method_styles(rows: "Sequence[MethodResult]") -> dict[str, MethodStyle]:
+    """Label to style of each method, the same in every figure of a report; all pairs of colour and dash differ."""
+    free = [(colour, dash) for dash in _DASHES for colour in METHODS]
+    free += [(MUTED, dash) for dash in _DASHES]
+    styles: dict[str, MethodStyle] = {}
+    for row in sorted(rows, key=lambda row: (row.name not in _COLOUR_OF, row.method)):
+        wanted = _COLOUR_OF.get(row.name)
+        usual = [style for style in free if style[0] == wanted]
+        others = [style for style in free if style[0] not in _COLOUR_OF.values()] or free or [(MUTED, ":")]
+        chosen = (usual or others)[0]
+        if chosen in free:
+            free.remove(chosen)
+        styles[row.method] = MethodStyle(*chosen)
+    return styles
 
 
 def colours_of(n: int) -> list[str]:
@@ -119,6 +149,16 @@ def class_colours(n: int) -> list[str]:
 def markers_of(n: int) -> list[str]:
     """``n`` markers; pairs of colour and marker do not repeat before 36."""
     return [MARKERS[(i + i // len(MARKERS)) % len(MARKERS)] for i in range(n)]
+
+
+def see_through(values: NDArray[np.float64], positive: str = POSITIVE, negative: str = NEGATIVE) -> NDArray[np.float64]:
+    """Colours ``(..., 4)`` of values from -1 to 1: transparent at 0, so that they suit a light and a dark page."""
+    from matplotlib.colors import to_rgb
+
+    shares = np.clip(values, -1, 1)
+    colours = np.where(shares[..., None] < 0, to_rgb(negative), to_rgb(positive))
+    drawn: NDArray[np.float64] = np.concatenate([colours, np.abs(shares)[..., None]], axis=-1)
+    return drawn
 
 
 def list_on_y(axis: "Axes", names: Sequence[str]) -> None:

@@ -59,11 +59,11 @@ def plot_template(template: ArrayLike) -> "Figure":
     size = len(matrix)
     limit = float(np.abs(matrix).max()) or 1.0
     figure, (left, right) = style.new_figure(3.6, 1.9, 2)
-    left.imshow(matrix, cmap=style.colour_map("signed"), vmin=-limit, vmax=limit)
+    left.imshow(style.see_through(matrix / limit), interpolation="nearest")
     if size <= _LABELLED_ENTRIES:
         for row, column in np.ndindex(size, size):
             value = matrix[row, column]
-            colour = "white" if abs(value) > 0.6 * limit else "black"
+            colour = "white" if abs(value) > 0.6 * limit else style.INK
             left.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=6.5)
     names = [str(node) for node in range(1, size + 1)]
     left.set_xticks(range(size), names)
@@ -101,10 +101,10 @@ def _draw_subgraph(axis: "Axes", matrix: NDArray[np.float64]) -> None:
             gid="edge",
         )
         axis.add_patch(edge)
-    colours = style.colour_map("signed")(0.5 + 0.5 * diagonal)
+    colours = style.see_through(diagonal)
     axis.scatter(positions[:, 0], positions[:, 1], s=130, c=colours, edgecolors=style.MUTED, linewidths=0.8, zorder=3)
     for node, (x, y) in enumerate(positions):
-        colour = "white" if abs(diagonal[node]) > 0.6 else "black"
+        colour = "white" if abs(diagonal[node]) > 0.6 else style.INK
         axis.text(x, y, str(node + 1), ha="center", va="center", fontsize=7, color=colour, zorder=4)
     axis.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal")
     axis.axis("off")
