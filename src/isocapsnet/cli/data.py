@@ -25,7 +25,6 @@ READING = (
 _LISTED = 10
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _KINDS = click.Choice(["auto", "graphs", "edges", "series"])
-_ATLASES = click.Choice(["aal90", "aal116", "dk82"])
 _READING_OPTIONS = (
     click.option("--target", metavar="COL", help="Column or array of the classes, or @subject or @folder."),
     click.option("--site", metavar="COL", help="Column of acquisition sites."),
@@ -34,7 +33,7 @@ _READING_OPTIONS = (
     click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts that file names must have."),
     click.option("--exclude", type=NameList(), default=(), metavar="SUBJECT,...", help="Subjects to leave out."),
     click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files contain."),
-    click.option("--atlas", type=_ATLASES, help="Names and coordinates of the nodes."),
+    click.option("--atlas", metavar="NAME|TABLE", help="Names and coordinates of the nodes: aal116, schaefer200, ..."),
     click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
     click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First node number of edge lists."),
     click.option("--directed/--undirected", default=None, help="Whether edge lists are directed."),
@@ -116,6 +115,40 @@ def fetch(name: str, cache: Path | None) -> None:
     for file in entry.files:
         if checksum := recorded_checksum(file, dataset_folder(name, cache)):
             click.echo(f"{file.path} has no published checksum; later downloads will be compared with {checksum}.")
+
+
+@data.command()
+def atlases() -> None:
+    """List the atlases that can be given by name.
+
+    \b
+    Example
+      isocapsnet data atlases
+    """
+    from isocapsnet.datasets.atlas import ATLASES
+    from isocapsnet.datasets.atlas_download import DOWNLOADS
+
+    click.echo(f"built in (with regions): {', '.join(f'{name} ({n})' for name, (_, n) in ATLASES.items())}")
+    click.echo(f"after data fetch-atlas NAME: {', '.join(DOWNLOADS)}")
+
+
+@data.command("fetch-atlas")
+@click.argument("name")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder for downloads.")
+def fetch_atlas(name: str, cache: Path | None) -> None:
+    """Download the atlas NAME (once), so that --atlas NAME can be used.
+
+    \b
+    Examples
+      isocapsnet data fetch-atlas schaefer1000
+      isocapsnet data fetch-atlas schaefer200-17
+    """
+    from isocapsnet.datasets.atlas_download import DOWNLOADS
+    from isocapsnet.datasets.atlas_download import fetch_atlas as fetch_one
+
+    atlas = fetch_one(name, cache=cache)
+    entry = DOWNLOADS[name]
+    click.echo(f"{atlas!r}\n{entry.title}\nlicence: {entry.licence}")
 
 
 @data.command()

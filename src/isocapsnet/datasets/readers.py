@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import ATLASES, Layout, match_nodes
+from isocapsnet.datasets.atlas import Atlas, Layout, load_atlas, match_nodes
 from isocapsnet.datasets.duplicates import find_duplicates
 from isocapsnet.datasets.formats import folder, geometric, pickles, stacked, tudataset
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -39,7 +39,7 @@ def load_graphs(
     select: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     kind: Literal["auto", "graphs", "edges", "series"] = "auto",
-    atlas: str | None = None,
+    atlas: str | Path | Atlas | None = None,
     n_nodes: int | None = None,
     index_base: Literal[0, 1] | None = None,
     directed: bool | None = None,
@@ -71,8 +71,10 @@ def load_graphs(
         Subjects to leave out; recorded in the passport.
     kind : {"auto", "graphs", "edges", "series"}
         Which files to read if a folder has graphs and time series, and what they contain if that is ambiguous.
-    atlas : {"aal90", "aal116", "dk82"}, optional
-        Names and coordinates of the nodes, if the data do not have them.
+    atlas : str, path or Atlas, optional
+        Names, coordinates and networks of the nodes: one of :data:`~isocapsnet.datasets.atlas.ATLASES`, such as
+        "aal116" or "schaefer200", or a table; see :func:`~isocapsnet.datasets.load_atlas`. It is refused if its number
+        of regions is another one, or if the data name nodes that it does not have.
     n_nodes : int, optional
         The number of nodes. It is not in edge lists if the last nodes have no edge. Other data are refused if they have
         another number.
@@ -123,7 +125,7 @@ def _read(source: Any, options: ReadOptions, findings: Findings) -> BrainGraphs 
     if options.n_nodes is not None:
         check_number("n_nodes", options.n_nodes, low=1, integer=True)
     if options.atlas is not None:
-        check_option("atlas", options.atlas, tuple(ATLASES))
+        load_atlas(options.atlas)  # refused before anything is read
     if options.read_limit is not None:
         check_number("read_limit", options.read_limit, low=0, open_low=True)
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs  # which reads with this module
