@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._explaining import choose_networks
 from isocapsnet._files import DamagedError
 from isocapsnet._results import Results
 from isocapsnet._results_folders import open_results
@@ -35,11 +36,14 @@ def make_content(results: Results, *, created: str = "") -> Content:
     table, context, data = results.summary, results.context, results.data
     notes = list(results.notes)
     subjects = () if data is None else data.subjects.tolist()
+    networks = choose_networks(None if data is None else data.atlas, None)
     methods = []
     for row in results.best_first:
         records = [results.records[key] for key in row.keys.values()]
         fits = [_read_fit(folder / "artifacts" / record["key"], record, notes) for record in records]
-        methods.append(ReportedMethod(row, fits, _read_explanation(folder, row.method, records, subjects, notes)))
+        methods.append(
+            ReportedMethod(row, fits, _read_explanation(folder, row.method, records, subjects, networks, notes))
+        )
     unexplained = [m.label for m in methods if m.explanation is None and any(f.templates is not None for f in m.fits)]
     if unexplained:
         notes.append(
@@ -113,8 +117,9 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
 
 
 def _read_explanation(
-    folder: Path, label: str, records: Sequence[Record], subjects: Sequence[str], notes: list[str]
-) -> Explanation | None:
+    folder: Path, label: str, records: Sequence[Record], subjects: Sequence[str],
+    networks: tuple[str, Sequence[str] | None], notes: list[str],
+) -> Explanation | None:  # fmt: skip
     """The explanation of a method from those of its fits, without those that cannot be used."""
     fits: list[FitExplanation] = []
     tests: list[list[int]] = []
@@ -134,7 +139,10 @@ def _read_explanation(
         else:
             fits.append(fit)
             tests.append(record["test"])
-    return summarize(fits, tests, subjects=subjects) if fits else None
+    if not fits:
+        return None
+    partition, of_nodes = networks if fits[0].n_nodes == len(networks[1] or ()) else ("", None)
+    return summarize(fits, tests, subjects=subjects, networks=of_nodes, partition=partition)
 
 
 def _explains(fit: FitExplanation, record: Record) -> bool:

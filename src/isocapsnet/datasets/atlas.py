@@ -141,7 +141,7 @@ def _built_in(name: str) -> Atlas:
 
 def atlas_of_table(table: pd.DataFrame, name: str) -> Atlas:
     """An atlas of a table with the columns name, x, y, z, perhaps alias, and networks in all others."""
-    others = {column: table[column].tolist() for column in table if column not in ("name", "x", "y", "z")}
+    others = {str(column): table[column].tolist() for column in table if column not in ("name", "x", "y", "z")}
     aliases = others.pop("alias", None)
     points = table[["x", "y", "z"]].to_numpy()
     return Atlas(table["name"].astype(str).tolist(), points, networks=others, aliases=aliases, name=name)

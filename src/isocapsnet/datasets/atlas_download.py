@@ -94,7 +94,7 @@ def _make_labelled(function: str, prefix: str, folder: Path, **options: Any) -> 
     import nibabel as nib
 
     atlas = _fetch_with_nilearn(function, folder, **options)
-    image = atlas["maps"] if hasattr(atlas["maps"], "affine") else nib.load(atlas["maps"])
+    image: Any = atlas["maps"] if hasattr(atlas["maps"], "affine") else nib.load(atlas["maps"])
     labels = np.asarray(image.dataobj)
     lut = atlas["lut"]
     lut = lut[lut["name"].str.lower() != "background"]

@@ -13,6 +13,7 @@ from isocapsnet.report.evidence import list_scenes
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.figures.drawing import Drawing
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
+from isocapsnet.report.networks import networks_table
 from isocapsnet.report.viewers import connectome_data, reconstruction_data, wants_logarithm
 
 _SCRIPTS = ("page.js", "tables.js", "matrices.js", "connectome.js")
@@ -55,6 +56,7 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
         content=content,
         prose=prose,
         tables=tables,
+        networks_table=networks_table,
         figures=figures,
         sections={name: title for name, title, is_present in sections if is_present},
         scenes=scenes,
