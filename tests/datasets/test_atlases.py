@@ -231,8 +231,11 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_an_atlas_that_is_not_downloaded_says_how(cache):
-    with pytest.raises(InputError, match="fetch-atlas schaefer1000"):
+    with pytest.raises(InputError, match=r"fetch_atlas\('schaefer1000'\)"):
         load_atlas("schaefer1000")
+    result = CliRunner().invoke(main, ["data", "describe", "planted", "--atlas", "schaefer1000"])
+    assert result.exit_code == 2
+    assert "isocapsnet data fetch-atlas schaefer1000" in result.output
 
 
 def test_schaefer_is_downloaded_once(cache, monkeypatch):

@@ -58,10 +58,7 @@ def downloaded(name: str, cache: Path | None = None) -> Atlas:
     """An atlas that was downloaded before."""
     path = _table_path(name, cache)
     if not path.exists():
-        raise InputError(
-            f"The atlas {name!r} has not been downloaded; run `isocapsnet data fetch-atlas {name}` or "
-            f"isocapsnet.datasets.fetch_atlas({name!r}) first."
-        )
+        raise InputError(f"The atlas {name!r} has to be downloaded first: isocapsnet.datasets.fetch_atlas({name!r}).")
     return atlas_of_table(pd.read_csv(path, keep_default_na=False, comment="#"), name)
 
 
