@@ -19,12 +19,12 @@ def networks_table(explanation: "Explanation", scene: Scene) -> PageTable | None
         return None
     rows = [
         [
-            Cell(f"within {row.first}" if row.first == row.second else f"{row.first} – {row.second}"),
-            Cell(str(row.strongest), int(row.strongest)),
-            Cell(f"{row.share:.1%}", float(row.share)),
-            Cell(f"{row.expected:.1%}", float(row.expected)),
+            Cell(f"within {row['first']}" if row["first"] == row["second"] else f"{row['first']} – {row['second']}"),
+            Cell(str(row["strongest"]), row["strongest"]),
+            Cell(f"{row['share']:.1%}", row["share"]),
+            Cell(f"{row['expected']:.1%}", row["expected"]),
         ]
-        for row in pairs.head(_LISTED_PAIRS).itertuples()
+        for row in pairs.head(_LISTED_PAIRS).to_dict("records")
     ]
     caption = f"Networks that the important edges join{f' ({explanation.partition})' if explanation.partition else ''}"
     return PageTable(f"{scene.id}-networks", caption, ["networks", *_COLUMNS], rows, _COLUMNS, False)
