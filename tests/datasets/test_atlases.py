@@ -40,8 +40,8 @@ def test_a_built_in_atlas_is_complete(name):
     assert len(atlas) == ATLASES[name][1] == len(set(atlas.node_names))
     assert np.abs(atlas.coordinates).max() < 110
     assert np.ptp(atlas.coordinates, axis=0).min() > 60  # both hemispheres, front to back
-    assert set(atlas.networks["yeo7"]) - {"none"} <= YEO7
-    assert len(set(atlas.networks["yeo17"]) - {"none"}) > 7
+    assert set(atlas.networks["yeo7"]) - {"no network"} <= YEO7
+    assert len(set(atlas.networks["yeo17"]) - {"no network"}) > 7
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_columns_of_networks_are_read(tmp_path):
     path.write_text(
         "index\tlabel\tnetwork_label\tlabel_7network\tx\ty\tz\n1\ta\tVis\tq\t-10\t20\t30\n2\tb\tn/a\tq\t11.5\t-21\t31\n"
     )
-    expect(load_atlas(path), ("a", "b"), {"network_label": ("Vis", "none")})
+    expect(load_atlas(path), ("a", "b"), {"network_label": ("Vis", "no network")})
 
 
 def test_names_of_a_built_in_atlas_need_no_coordinates(tmp_path):

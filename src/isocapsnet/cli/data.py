@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isocapsnet._safe_text import list_some, printable
+from isocapsnet.cli._atlases import atlases, fetch_atlas
 from isocapsnet.cli._errors import as_options
 from isocapsnet.cli._options import Bytes, NameList
 
@@ -53,6 +54,10 @@ def data() -> None:
       isocapsnet data convert study/ study.npz --target diagnosis --site site --covariates age,sex
       isocapsnet data describe study.npz
     """
+
+
+data.add_command(atlases)
+data.add_command(fetch_atlas)
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -115,40 +120,6 @@ def fetch(name: str, cache: Path | None) -> None:
     for file in entry.files:
         if checksum := recorded_checksum(file, dataset_folder(name, cache)):
             click.echo(f"{file.path} has no published checksum; later downloads will be compared with {checksum}.")
-
-
-@data.command()
-def atlases() -> None:
-    """List the atlases that can be given by name.
-
-    \b
-    Example
-      isocapsnet data atlases
-    """
-    from isocapsnet.datasets.atlas import ATLASES
-    from isocapsnet.datasets.atlas_download import DOWNLOADS
-
-    click.echo(f"built in (with regions): {', '.join(f'{name} ({n})' for name, (_, n) in ATLASES.items())}")
-    click.echo(f"after data fetch-atlas NAME: {', '.join(DOWNLOADS)}")
-
-
-@data.command("fetch-atlas")
-@click.argument("name")
-@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder for downloads.")
-def fetch_atlas(name: str, cache: Path | None) -> None:
-    """Download the atlas NAME (once), so that --atlas NAME can be used.
-
-    \b
-    Examples
-      isocapsnet data fetch-atlas schaefer1000
-      isocapsnet data fetch-atlas schaefer200-17
-    """
-    from isocapsnet.datasets.atlas_download import DOWNLOADS
-    from isocapsnet.datasets.atlas_download import fetch_atlas as fetch_one
-
-    atlas = fetch_one(name, cache=cache)
-    entry = DOWNLOADS[name]
-    click.echo(f"{atlas!r}\n{entry.title}\nlicence: {entry.licence}")
 
 
 @data.command()

@@ -115,7 +115,7 @@ def _networks(pairs: "pd.DataFrame", partition: str) -> "RichTable":
     table = RichTable(title=escape(title), title_justify="left")
     for name in ("networks", "of 100 strongest edges", "share of the attribution", "share of all edges"):
         table.add_column(name, justify="left" if name == "networks" else "right")
-    for row in pairs.head(_LISTED_PAIRS).to_dict("records"):
+    for row in pairs[pairs["share"] > 0].head(_LISTED_PAIRS).to_dict("records"):
         first, second = row["first"], row["second"]
         pair = f"within {first}" if first == second else f"{first} – {second}"
         table.add_row(escape(pair), str(row["strongest"]), f"{row['share']:.1%}", f"{row['expected']:.1%}")

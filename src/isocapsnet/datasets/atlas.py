@@ -43,7 +43,7 @@ ATLASES = {
 # Atlases that have one order only, so that a dataset whose name has theirs is taken to have this order.
 _ONE_ORDER = ("aal90", "aal116", "cc200", "dk82")
 #: A node without a network: below the cortex, in the cerebellum, or not known.
-NO_NETWORK = "none"
+NO_NETWORK = "no network"
 
 
 class Atlas:

@@ -44,7 +44,8 @@ def tabulate_pairs(edges: NDArray[np.floating], networks: Sequence[str], n_stron
     rows, columns = np.triu_indices(len(edges), k=1)
     strengths = np.abs(np.asarray(edges, dtype=np.float64)[rows, columns])
     is_strong = np.zeros(len(strengths))
-    is_strong[np.argsort(-strengths, kind="stable")[:n_strongest]] = strengths.any()
+    strongest = np.argsort(-strengths, kind="stable")[:n_strongest]
+    is_strong[strongest] = strengths[strongest] > 0
 
     def per_pair(values: NDArray[np.float64]) -> NDArray[np.float64]:
         matrix = np.zeros(np.shape(edges))

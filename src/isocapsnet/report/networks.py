@@ -24,7 +24,7 @@ def networks_table(explanation: "Explanation", scene: Scene) -> PageTable | None
             Cell(f"{row['share']:.1%}", row["share"]),
             Cell(f"{row['expected']:.1%}", row["expected"]),
         ]
-        for row in pairs.head(_LISTED_PAIRS).to_dict("records")
+        for row in pairs[pairs["share"] > 0].head(_LISTED_PAIRS).to_dict("records")
     ]
     caption = f"Networks that the important edges join{f' ({explanation.partition})' if explanation.partition else ''}"
     return PageTable(f"{scene.id}-networks", caption, ["networks", *_COLUMNS], rows, _COLUMNS, False)
