@@ -95,6 +95,12 @@ def test_an_unknown_name_is_refused_with_the_names():
         load_atlas("aal")
 
 
+@pytest.mark.parametrize("source", [3, ["aal90"], b"aal90", "", "a\0b", "x" * 5000])
+def test_what_is_no_atlas_is_refused(source):
+    with pytest.raises(InputError, match="atlas="):
+        load_atlas(source)
+
+
 # -- how an atlas fits data ------------------------------------------------------------------------------------------
 
 

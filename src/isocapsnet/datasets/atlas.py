@@ -119,17 +119,22 @@ def load_atlas(source: "str | Path | Atlas") -> Atlas:
 
     if isinstance(source, Atlas):
         return source
+    if not isinstance(source, str | Path):
+        raise InputError(f"atlas= must be a name, a path or an Atlas, not {type(source).__name__}.")
     if source in ATLASES:
         return _built_in(str(source))
     if str(source) in DOWNLOADS:
         return downloaded(str(source))
-    path = Path(source)
-    if not path.is_file():
+    try:
+        is_file = Path(source).is_file()
+    except OSError:  # a name that is too long
+        is_file = False
+    if not is_file:
         raise InputError(
             f"atlas={str(source)!r} is unknown; choose one of {', '.join(ATLASES)}, one that can be downloaded "
             f"({list_some(DOWNLOADS, 4)}), or a table of names and coordinates."
         )
-    return read_atlas(path)
+    return read_atlas(Path(source))
 
 
 @cache
@@ -177,7 +182,7 @@ def fit_atlas(atlas: Atlas, node_names: Sequence[str] | None, n_nodes: int) -> A
     """
     if len(atlas) != n_nodes:
         same = [name for name, (_, size) in ATLASES.items() if size == n_nodes]
-        advice = f"atlases of {n_nodes} are {', '.join(same)}" if same else "give a table of these nodes instead"
+        advice = f"with {n_nodes} regions there is {', '.join(same)}" if same else "give a table of these nodes instead"
         raise InputError(
             f"atlas={atlas.name!r} has {len(atlas)} regions, but the graphs have {n_nodes} nodes; {advice}."
         )
