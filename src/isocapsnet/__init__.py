@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from isocapsnet._benchmarking import benchmark, sweep
+    from isocapsnet._doctor import doctor
     from isocapsnet._explaining import explain
     from isocapsnet._fitting import check_data, fit, predict, transform
     from isocapsnet._model_cards import model_card
@@ -40,6 +41,7 @@ _MODULES = {
     "benchmark": "_benchmarking",
     "check_data": "_fitting",
     "compare": "_results_folders",
+    "doctor": "_doctor",
     "explain": "_explaining",
     "fit": "_fitting",
     "load_graphs": "datasets.readers",

@@ -12,6 +12,7 @@ from isocapsnet._fitting import open_for_model, prepare_for
 from isocapsnet._pipelines import CONNECTIVITY, PreparedModel
 from isocapsnet._progress import show_stages
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.preparation import Preparation
 from isocapsnet.evaluation.samples import Samples
@@ -31,7 +32,7 @@ def explain(
     *,
     folds: int = 5,
     attribution: str = "gradient",
-    networks: Sequence[str] | None = None,
+    networks: str | Sequence[str] | None = None,
     seed: int = 0,
     unseen_sites: str | None = None,
     missing_covariates: str = "refuse",
@@ -52,7 +53,11 @@ def explain(
         See :func:`isocapsnet.benchmark`.
     unseen_sites, missing_covariates
         See :func:`isocapsnet.predict`.
-    folds, attribution, networks, seed
+    networks : str or sequence of str (n_nodes,), optional
+        The network of each node, or the name of networks of the atlas, such as "yeo17". By default the first ones of
+        the atlas, which are those of Yeo with 7 networks in built-in atlases. ``explanation.network_table`` says which
+        networks the important edges join.
+    folds, attribution, seed
         See :func:`isocapsnet.explanation.explain`.
     progress : bool
         Show the refits and their epochs in a terminal or notebook.
@@ -81,6 +86,7 @@ def explain(
     code_of = {str(label): code for code, label in enumerate(model.classes_)}
     labels = model.classes_[[code_of[name] for name in names[is_used]]]
     has_steps = isinstance(opened, PreparedModel)
+    partition, of_nodes = choose_networks(graphs.atlas, networks)
     title = f"{type(model).__name__} on {graphs.name or 'unnamed data'}"
     with show_stages(f"Explaining {title}", quiet=not progress):
         explanation = explain_arrays(
@@ -91,13 +97,29 @@ def explain(
             attribution=attribution,
             seed=seed,
             subjects=graphs.subjects[is_used].tolist(),
-            networks=networks,
+            networks=of_nodes,
+            partition=partition,
             prepare=_prepare_folds(opened, graphs, np.flatnonzero(is_used), labels) if has_steps else None,
             node_names=() if graphs.atlas is None else graphs.atlas.node_names,
             title=title,
         )
     notes = describe_edges(opened) if has_steps else []
     return replace(explanation, notes=[*notes, *explanation.notes])
+
+
+def choose_networks(atlas: Atlas | None, networks: str | Sequence[str] | None) -> tuple[str, Sequence[str] | None]:
+    """The name of the networks and the network of each node, of the atlas unless they are given."""
+    offered = {} if atlas is None else atlas.networks
+    if networks is None:
+        return next(iter(offered.items()), ("", None))
+    if isinstance(networks, str):
+        if networks not in offered:
+            has = (
+                f"has the networks {', '.join(offered)}" if offered else "has no networks; give one that has, as atlas="
+            )
+            raise InputError(f"networks={networks!r} is unknown; the atlas of the data {has}.")
+        return networks, offered[networks]
+    return "", networks
 
 
 def _prepare_folds(model: PreparedModel, graphs: BrainGraphs, used: NDArray[np.int64], labels: NDArray[Any]) -> Prepare:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from isocapsnet._explaining import choose_networks
 from isocapsnet._files import DamagedError
 from isocapsnet._results import Results
 from isocapsnet._results_folders import open_results
@@ -49,11 +50,14 @@ def make_content(
     table, context, data = results.summary, results.context, results.data
     notes = list(results.notes)
     subjects = () if data is None else data.subjects.tolist()
+    networks = choose_networks(None if data is None else data.atlas, None)
     methods = []
     for row in results.best_first:
         records = [results.records[key] for key in row.keys.values()]
         fits = [_read_fit(folder / "artifacts" / record["key"], record, notes) for record in records]
-        methods.append(ReportedMethod(row, fits, _read_explanation(folder, row.method, records, subjects, notes)))
+        methods.append(
+            ReportedMethod(row, fits, _read_explanation(folder, row.method, records, subjects, networks, notes))
+        )
     unexplained = [m.label for m in methods if m.explanation is None and any(f.templates is not None for f in m.fits)]
     if unexplained:
         notes.append(
@@ -177,8 +181,9 @@ def _read_fit(artifacts: Path, record: Record, notes: list[str]) -> Fit:
 
 
 def _read_explanation(
-    folder: Path, label: str, records: Sequence[Record], subjects: Sequence[str], notes: list[str]
-) -> Explanation | None:
+    folder: Path, label: str, records: Sequence[Record], subjects: Sequence[str],
+    networks: tuple[str, Sequence[str] | None], notes: list[str],
+) -> Explanation | None:  # fmt: skip
     """The explanation of a method from those of its fits, without those that cannot be used."""
     fits: list[FitExplanation] = []
     tests: list[list[int]] = []
@@ -198,8 +203,11 @@ def _read_explanation(
         else:
             fits.append(fit)
             tests.append(record["test"])
-    names = [class_title(str(name)) for name in records[0]["classes"]] if records else []
-    return summarize(fits, tests, subjects=subjects, class_names=names) if fits else None
+    if not fits:
+        return None
+    names = [class_title(str(name)) for name in records[0]["classes"]]
+    partition, of_nodes = networks if fits[0].n_nodes == len(networks[1] or ()) else ("", None)
+    return summarize(fits, tests, subjects=subjects, class_names=names, networks=of_nodes, partition=partition)
 
 
 def _explains(fit: FitExplanation, record: Record) -> bool:

@@ -75,6 +75,23 @@ def test_explain_writes_cards_regions_edges_and_figures_with_names_of_the_atlas(
     assert "Stable:" in result.output and "3 refits" in result.output
 
 
+def test_networks_of_the_atlas_are_used_unless_others_are_named(folder: Path) -> None:
+    networks = {"coarse": ["visual"] * 6 + ["motor"] * 6, "fine": ["a", "b", "c"] * 4}
+    atlas = Atlas(REGIONS, networks=networks, name="made up")
+    BrainGraphs(PLANTED.graphs, NAMES[PLANTED.labels], name="networks", atlas=atlas).save(folder / "networks.npz")
+    for options, names in ((), {"visual", "motor"}), (("--networks", "fine"), {"a", "b", "c"}):
+        result = _explain(folder, "cnn", "networks", "by-network", "--folds", "0", "--no-figures", *options)
+        assert result.exit_code == 0, result.output
+        pairs = pd.read_csv(folder / "by-network" / "network-pairs.csv")
+        assert {*pairs["first"], *pairs["second"]} == names
+        assert pairs["strongest"].sum() == 12 * 11 / 2
+        assert f"({'fine' if options else 'coarse'})" in " ".join(result.output.split())
+    result = _explain(folder, "cnn", "networks", "wrong", "--networks", "yeo7")
+    assert result.exit_code == 2
+    assert "coarse, fine" in result.output
+    assert not (folder / "wrong").exists()
+
+
 def test_one_model_alone_is_not_assessed_and_nodes_without_names_have_numbers(folder: Path) -> None:
     result = _explain(folder, "isocapsnet", "bare", "alone", "--folds", "0")
     assert result.exit_code == 0, result.output

@@ -12,10 +12,10 @@ from isocapsnet.explanation.attribution import (
     attribute_edges,
     is_network,
     randomization_check,
-    sum_over_networks,
     sum_over_regions,
 )
 from isocapsnet.explanation.contrasts import separation
+from isocapsnet.explanation.networks import sum_over_networks, tabulate_pairs
 from isocapsnet.models._network import NetworkClassifier
 from tests.explanation.recovery import edge_precision, node_precision
 
@@ -126,6 +126,34 @@ def test_sums_over_regions_and_networks_of_a_known_example() -> None:
     assert sums.tolist() == [[1, 5], [5, 5]]
     with pytest.raises(InputError, match="3 entries, but there are 4 nodes"):
         sum_over_networks(edges, ["a", "b", "c"])
+
+
+def test_pairs_of_networks_of_a_known_example() -> None:
+    edges = np.array([[9.0, 1, -2, 0], [1, 9, 3, 4], [-2, 3, 9, 5], [0, 4, 5, 9]])
+    table = tabulate_pairs(edges, ["visual", "visual", "motor", "motor"], n_strongest=3)
+    assert table[["first", "second"]].to_numpy().tolist() == [
+        ["visual", "motor"],
+        ["motor", "motor"],
+        ["visual", "visual"],
+    ]
+    assert table["edges"].tolist() == [4, 1, 1]
+    assert table["strongest"].tolist() == [2, 1, 0]  # 5 within motor; 4 and 3 between them
+    np.testing.assert_allclose(table["share"], [9 / 15, 5 / 15, 1 / 15])
+    np.testing.assert_allclose(table["expected"], [4 / 6, 1 / 6, 1 / 6])
+    np.testing.assert_allclose(table["ratio"], table["share"] / table["expected"])
+
+
+def test_shares_of_pairs_add_up_for_any_networks() -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(30, 30))
+    networks = generator.choice(["a", "b", "c", "none"], size=30).tolist()
+    table = tabulate_pairs(values + values.T, networks, n_strongest=50)
+    assert table["edges"].sum() == 30 * 29 // 2
+    assert table["strongest"].sum() == 50
+    np.testing.assert_allclose(table[["share", "expected"]].sum(), 1.0)
+    nothing = tabulate_pairs(np.zeros((30, 30)), networks, n_strongest=50)
+    assert nothing["strongest"].sum() == 0
+    assert nothing["share"].sum() == 0
 
 
 def test_precision_at_k_of_known_examples() -> None:

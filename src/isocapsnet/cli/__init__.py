@@ -22,6 +22,7 @@ _COMMANDS = {
     "card": ("isocapsnet.cli.models", "Show the card of a saved model: data, performance, limits."),
     "compare": ("isocapsnet.cli.benchmark", "Combine the results of several folders in one table."),
     "data": ("isocapsnet.cli.data", "List, fetch, describe, check and convert datasets."),
+    "doctor": ("isocapsnet.cli.doctor", "Check the installation, and say what to do about problems."),
     "explain": ("isocapsnet.cli.explain", "Explain a saved network: templates, regions, stability."),
     "fit": ("isocapsnet.cli.models", "Fit one method and save the model."),
     "predict": ("isocapsnet.cli.models", "Predict with a saved model."),

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 _ARGUMENT = re.compile(r"""(?<![\w.-])(\w+)=(?:"([^"]*)"|'([^']*)'|\[([^\]]*)\]|(\w+))?""")
 _FUNCTION = re.compile(r"\bisocapsnet\.(benchmark|check_data|compare|explain|fit|predict|sweep|transform)\b")
 
+_FETCH = re.compile(r"isocapsnet\.datasets\.fetch_atlas\('([\w-]+)'\)")
+
 
 def as_options(sentence: str, names: Iterable[str]) -> str:
     """A sentence in which the arguments ``names`` are written as options: ``--index-base 0`` for ``index_base=0``.
@@ -28,4 +30,5 @@ def as_options(sentence: str, names: Iterable[str]) -> str:
         return f"--{name.replace('_', '-')} {value}".rstrip()
 
     sentence = _FUNCTION.sub(r"isocapsnet \1", _ARGUMENT.sub(translate, sentence))
+    sentence = _FETCH.sub(r"isocapsnet data fetch-atlas \1", sentence)
     return sentence.replace("isocapsnet check_data", "isocapsnet data check")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from isocapsnet._safe_text import printable
+from isocapsnet.cli._atlases import atlases, fetch_atlas
 from isocapsnet.cli._errors import as_options
 from isocapsnet.cli._options import Bytes, NameList
 
@@ -24,7 +25,6 @@ _NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 _LISTS = click.Path(exists=True, path_type=Path)
 _TRIANGLES = click.Choice(["upper", "lower"])
 _KINDS = click.Choice(["auto", "graphs", "edges", "series"])
-_ATLASES = click.Choice(["aal90", "aal116", "dk82"])
 _READING_OPTIONS = (
     click.option("--target", metavar="COL", help="Column or array of the classes, or @subject or @folder."),
     click.option("--site", metavar="COL", help="Column or array of acquisition sites, or @file or @folder."),
@@ -39,7 +39,7 @@ _READING_OPTIONS = (
     ),
     click.option("--skip-refused", is_flag=True, help="Leave out subjects whose data are refused, on record."),
     click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files contain."),
-    click.option("--atlas", type=_ATLASES, help="Names and coordinates of the nodes."),
+    click.option("--atlas", metavar="NAME|TABLE", help="Names and coordinates of the nodes: aal116, schaefer200, ..."),
     click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
     click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First node number of edge lists."),
     click.option("--directed/--undirected", default=None, help="Whether edge lists are directed."),
@@ -64,6 +64,10 @@ def data() -> None:
       isocapsnet data convert study/ study.npz --target diagnosis --site site --covariates age,sex
       isocapsnet data describe study.npz
     """
+
+
+data.add_command(atlases)
+data.add_command(fetch_atlas)
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,11 +11,13 @@ from isocapsnet.cli.data import reading_options
 from isocapsnet.cli.report import writing
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table as RichTable
 
     from isocapsnet.explanation.summary import Explanation
 
 _LISTED_REGIONS = 6
+_LISTED_PAIRS = 6
 
 
 @click.command()
@@ -40,16 +42,15 @@ _LISTED_REGIONS = 6
 )
 @click.option(
     "--networks",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="TABLE",
-    help="CSV file with a column `network` and one row per node.",
+    metavar="NAME|TABLE",
+    help="Networks of the atlas (default: its first, yeo7), or a CSV file with a column `network`, one row per node.",
 )
 @click.option("--figures/--no-figures", default=True, help="Draw templates and, with coordinates, the brain (default).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the folds and refits.")
 @policy_options
 @reading_options
 def explain(
-    model: Path, data: str, out: Path, folds: int, attribution: str, networks: Path | None, figures: bool, seed: int,
+    model: Path, data: str, out: Path, folds: int, attribution: str, networks: str | None, figures: bool, seed: int,
     unseen_sites: str | None, missing_covariates: str, **reading: Any,
 ) -> None:  # fmt: skip
     """Explain a saved MODEL on DATA: its templates and motifs, where they match, whether they are stable, its edges.
@@ -71,7 +72,8 @@ def explain(
 
     console = make_console()
     estimator, graphs = open_for_model(model, data, reading)
-    names = None if networks is None else list(read_table(networks).column("network"))
+    is_table = networks is not None and Path(networks).is_file()
+    names = list(read_table(Path(str(networks))).column("network")) if is_table else networks
     with writing(out):  # before the work, which would be lost
         is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
@@ -95,9 +97,28 @@ def explain(
             if coordinates is None:
                 console.print("The nodes have no coordinates, so nothing is drawn on the brain; use --atlas.")
     console.print(_summary(explanation))
+    if (pairs := explanation.network_table) is not None:
+        console.print(_networks(pairs, explanation.partition))
     for note in explanation.notes:
         console.print(escape(note))
     console.print(escape(f"Written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}"))
+
+
+def _networks(pairs: "pd.DataFrame", partition: str) -> "RichTable":
+    """The pairs of networks with the largest share of the attribution."""
+    from rich.table import Table as RichTable
+
+    from isocapsnet.cli._display import escape
+
+    title = f"Networks that the important edges join{f' ({partition})' if partition else ''}"
+    table = RichTable(title=escape(title), title_justify="left")
+    for name in ("networks", "of 100 strongest edges", "share of the attribution", "share of all edges"):
+        table.add_column(name, justify="left" if name == "networks" else "right")
+    for row in pairs[pairs["share"] > 0].head(_LISTED_PAIRS).to_dict("records"):
+        first, second = row["first"], row["second"]
+        pair = f"within {first}" if first == second else f"{first} – {second}"
+        table.add_row(escape(pair), str(row["strongest"]), f"{row['share']:.1%}", f"{row['expected']:.1%}")
+    return table
 
 
 def _summary(explanation: "Explanation") -> "RichTable":

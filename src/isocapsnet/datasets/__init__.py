@@ -12,6 +12,7 @@ _PUBLIC = {
     "TRANSFORMS": "connectivity",
     "assemble": "reading",
     "examine_graphs": "readers",
+    "fetch_atlas": "atlas_download",
     "fetch_graphs": "catalog",
     "load_atlas": "atlas",
     "load_graphs": "readers",
@@ -27,6 +28,7 @@ __all__ = [
     "Reader",
     "assemble",
     "examine_graphs",
+    "fetch_atlas",
     "fetch_graphs",
     "load_atlas",
     "load_graphs",
@@ -35,6 +37,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from isocapsnet.datasets.atlas import Atlas, load_atlas
+    from isocapsnet.datasets.atlas_download import fetch_atlas
     from isocapsnet.datasets.catalog import CATALOG, fetch_graphs
     from isocapsnet.datasets.connectivity import TRANSFORMS
     from isocapsnet.datasets.graphs import BrainGraphs

@@ -1,12 +1,15 @@
-"""Names and MNI coordinates of nodes, and matching of the nodes of two datasets.
+"""Names, MNI coordinates and networks of nodes, and matching of the nodes of two datasets.
 
-The tables in this folder have region names and centroids in MNI millimetres of AAL (Tzourio-Mazoyer et al.,
-2002) and Desikan-Killiany (Desikan et al., 2006), in the order in which connectomes of these atlases list them.
+The tables in the folder ``atlases`` name their sources and licences in their first lines. ``benchmarks/atlases.py``
+makes them.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,22 +17,67 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._safe_text import list_some
-from isocapsnet._validation import InputError, check_option
+from isocapsnet._validation import InputError
 
 if TYPE_CHECKING:
     from isocapsnet.datasets.graphs import BrainGraphs
 
 #: Atlas name to (table, number of its first regions); AAL90 is AAL116 without cerebellum and vermis.
-ATLASES = {"aal90": ("aal116", 90), "aal116": ("aal116", 116), "dk82": ("dk82", 82)}
+ATLASES = {
+    "aal90": ("aal116", 90),
+    "aal116": ("aal116", 116),
+    "cc200": ("cc200", 200),
+    "destrieux148": ("destrieux148", 148),
+    "dk68": ("dk68", 68),
+    "dk82": ("dk82", 82),
+    "dosenbach160": ("dosenbach160", 160),
+    "glasser360": ("glasser360", 360),
+    "harvard-oxford96": ("harvard-oxford96", 96),
+    "power264": ("power264", 264),
+    "schaefer100": ("schaefer100", 100),
+    "schaefer200": ("schaefer200", 200),
+    "schaefer300": ("schaefer300", 300),
+    "schaefer400": ("schaefer400", 400),
+    "seitzman300": ("seitzman300", 300),
+}
+# Atlases that have one order only, so that a dataset whose name has theirs is taken to have this order.
+_ONE_ORDER = ("aal90", "aal116", "cc200", "dk82")
+#: A node without a network: below the cortex, in the cerebellum, or not known.
+NO_NETWORK = "no network"
 
 
 class Atlas:
-    """Node names ``(n_nodes,)`` and, if available, their coordinates in MNI millimetres ``(n_nodes, 3)``."""
+    """Regions: their names and, where available, their coordinates and networks.
 
-    def __init__(self, node_names: Sequence[str], coordinates: ArrayLike | None = None, *, name: str = "") -> None:
+    Parameters
+    ----------
+    node_names : sequence of str (n_nodes,)
+    coordinates : array-like (n_nodes, 3), optional
+        In MNI millimetres.
+    networks : mapping of str to sequence of str (n_nodes,), optional
+        For each partition, such as "yeo7", the network of each node. The first partition is the default.
+    aliases : sequence of str (n_nodes,), optional
+        Other names, by which the nodes of a dataset are recognised.
+    name : str
+    """
+
+    def __init__(
+        self,
+        node_names: Sequence[str],
+        coordinates: ArrayLike | None = None,
+        *,
+        networks: Mapping[str, Sequence[str]] | None = None,
+        aliases: Sequence[str] | None = None,
+        name: str = "",
+    ) -> None:
         self.name = name
         self.node_names = tuple(map(str, node_names))
+        self.aliases = None if aliases is None else tuple(map(str, aliases))
+        self.networks = {kind: tuple(map(str, values)) for kind, values in (networks or {}).items()}
         self.coordinates: NDArray[np.float32] | None = None
+        for what, texts in [("aliases", self.aliases or self.node_names), *self.networks.items()]:
+            if len(texts) != len(self):
+                raise InputError(f"{what} of {len(self)} nodes has {len(texts)} entries; give one per node.")
         if coordinates is not None:
             values = np.asarray(coordinates)
             if values.shape != (len(self), 3) or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
@@ -43,26 +91,136 @@ class Atlas:
     def __repr__(self) -> str:
         return f"Atlas({self.name or 'unnamed'}, {len(self)} nodes)"
 
+    def take(
+        self, nodes: Sequence[int], node_names: Sequence[str] | None = None, *, name: str | None = None
+    ) -> "Atlas":
+        """Some of the regions, by index and in that order, under other names if given."""
+        return Atlas(
+            [self.node_names[node] for node in nodes] if node_names is None else node_names,
+            None if self.coordinates is None else self.coordinates[list(nodes)],
+            networks={kind: [values[node] for node in nodes] for kind, values in self.networks.items()},
+            aliases=None if self.aliases is None else [self.aliases[node] for node in nodes],
+            name=self.name if name is None else name,
+        )
 
-def load_atlas(name: str) -> Atlas:
-    """Load one of :data:`ATLASES`: "aal90", "aal116" or "dk82" (Desikan-Killiany with sub-cortical regions)."""
-    check_option("atlas", name, tuple(ATLASES))
-    table_name, n_nodes = ATLASES[name]
-    with (files("isocapsnet.datasets") / "atlases" / f"{table_name}.csv").open() as file:
-        table = pd.read_csv(file, nrows=n_nodes, keep_default_na=False)
-    return Atlas(table["name"].tolist(), table[["x", "y", "z"]].to_numpy(), name=name)
+
+def load_atlas(source: "str | Path | Atlas") -> Atlas:
+    """Load an atlas by name, or from a table.
+
+    Parameters
+    ----------
+    source : str, path or Atlas
+        One of :data:`ATLASES`; the name of an atlas that :func:`~isocapsnet.datasets.atlas_download.fetch_atlas` has
+        downloaded; or a file of names and coordinates: a CSV or TSV table with columns ``name``, ``x``, ``y``, ``z``
+        and, optionally, networks, the ``*_dseg.tsv`` of a BIDS atlas, or a ``.node`` file of BrainNet Viewer.
+    """
+    from isocapsnet.datasets.atlas_download import DOWNLOADS, downloaded
+    from isocapsnet.datasets.atlas_tables import read_atlas
+
+    if isinstance(source, Atlas):
+        return source
+    if not isinstance(source, str | Path):
+        raise InputError(f"atlas= must be a name, a path or an Atlas, not {type(source).__name__}.")
+    if source in ATLASES:
+        return _built_in(str(source))
+    if str(source) in DOWNLOADS:
+        return downloaded(str(source))
+    try:
+        is_file = Path(source).is_file()
+    except OSError:  # a name that is too long
+        is_file = False
+    if not is_file:
+        raise InputError(
+            f"atlas={str(source)!r} is unknown; choose one of {', '.join(ATLASES)}, one that can be downloaded "
+            f"({list_some(DOWNLOADS, 4)}), or a table of names and coordinates."
+        )
+    return read_atlas(Path(source))
+
+
+@cache
+def _built_in(name: str) -> Atlas:
+    table, n_nodes = ATLASES[name]
+    with (files("isocapsnet.datasets") / "atlases" / f"{table}.csv").open() as file:
+        return atlas_of_table(pd.read_csv(file, nrows=n_nodes, keep_default_na=False, comment="#"), name)
+
+
+def atlas_of_table(table: pd.DataFrame, name: str) -> Atlas:
+    """An atlas of a table with the columns name, x, y, z, perhaps alias, and networks in all others."""
+    others = {str(column): table[column].tolist() for column in table if column not in ("name", "x", "y", "z")}
+    aliases = others.pop("alias", None)
+    points = table[["x", "y", "z"]].to_numpy()
+    return Atlas(table["name"].astype(str).tolist(), points, networks=others, aliases=aliases, name=name)
 
 
 def find_atlas(
     node_names: Sequence[str] | None, coordinates: NDArray[Any] | None, n_nodes: int, atlas_name: str, name: str
 ) -> Atlas | None:
-    """An atlas of the given names and coordinates of nodes, else a built-in atlas whose name is in that of the data."""
-    if coordinates is not None or node_names is not None:
-        same = next((a for a in map(load_atlas, ATLASES) if list(a.node_names) == list(node_names or ())), None)
-        names = node_names or [str(i) for i in range(1, n_nodes + 1)]
-        return same or Atlas(names, coordinates, name=atlas_name)
-    named = [a for a in ATLASES if a in f"{atlas_name} {name}".lower() and ATLASES[a][1] == n_nodes]
-    return load_atlas(named[0]) if named else None
+    """An atlas of the given names and coordinates of nodes, else a built-in atlas whose name is in that of the data.
+
+    Names that are those of a built-in atlas, in any order, give its coordinates.
+    """
+    if coordinates is None and node_names is None:
+        named = [a for a in _ONE_ORDER if a in f"{atlas_name} {name}".lower() and ATLASES[a][1] == n_nodes]
+        return load_atlas(named[0]) if named else None
+    if node_names is None:
+        return Atlas([str(i) for i in range(1, n_nodes + 1)], coordinates, name=atlas_name)
+    candidates = [_built_in(a) for a, (_, size) in ATLASES.items() if size == n_nodes]
+    for atlas in candidates:
+        if atlas.node_names == tuple(node_names):
+            return atlas
+    for atlas in candidates if coordinates is None else ():
+        if (nodes := _find_nodes(atlas, node_names)) is not None:
+            return atlas.take(nodes, node_names)
+    return Atlas(node_names, coordinates, name=atlas_name)
+
+
+def fit_atlas(atlas: Atlas, node_names: Sequence[str] | None, n_nodes: int) -> Atlas:
+    """The regions of an atlas in the order of the nodes of a dataset.
+
+    Nodes with names are found by name, others have the order of the atlas. An atlas that does not have all of these
+    names, or has another number of regions, is refused.
+    """
+    if len(atlas) != n_nodes:
+        same = [name for name, (_, size) in ATLASES.items() if size == n_nodes]
+        advice = f"with {n_nodes} regions there is {', '.join(same)}" if same else "give a table of these nodes instead"
+        raise InputError(
+            f"atlas={atlas.name!r} has {len(atlas)} regions, but the graphs have {n_nodes} nodes; {advice}."
+        )
+    if node_names is None or _are_numbered(node_names):
+        return atlas
+    if (nodes := _find_nodes(atlas, node_names)) is not None:
+        return atlas if nodes == list(range(n_nodes)) else atlas.take(nodes)
+    keys = {*_keys(atlas.node_names), *_keys(atlas.aliases or ())}
+    others = [name for name, key in zip(node_names, _keys(node_names), strict=True) if key not in keys]
+    raise InputError(
+        f"atlas={atlas.name!r} does not have {len(others) or 'all'} of the {n_nodes} nodes of the data "
+        f"({list_some(others or node_names, 3)}); its regions are called {list_some(atlas.node_names, 3)}."
+    )
+
+
+def _find_nodes(atlas: Atlas, node_names: Sequence[str]) -> list[int] | None:
+    """The region of each node by its name, or by the other names of the atlas; None if one is missing or ambiguous."""
+    wanted = _keys(node_names)
+    for names in (atlas.node_names, atlas.aliases or ()):
+        index = {key: node for node, key in enumerate(_keys(names))}
+        if len(index) == len(names) == len(wanted) and index.keys() == {*wanted}:
+            return [index[key] for key in wanted]
+    return None
+
+
+def _keys(names: Sequence[str]) -> list[str]:
+    """Names without capitals and punctuation, without the prefix of Schaefer's parcels and the suffix of Glasser's."""
+    plain = (re.sub(r"[\W_]+", "", name.casefold()) for name in names)
+    return [re.sub(r"^(7|17)networks|roi$", "", name) or name for name in plain]
+
+
+def _are_numbered(names: Sequence[str]) -> bool:
+    """Whether names are numbers from 0 or 1 on, perhaps behind the same letters: node 1, node 2..."""
+    parts = [re.fullmatch(r"(.*?)0*(\d+)", name.strip()) for name in names]
+    if not all(parts) or len({part[1] for part in parts if part}) > 1:
+        return False
+    numbers = [int(part[2]) for part in parts if part]
+    return numbers == list(range(numbers[0], numbers[0] + len(names))) and numbers[0] in (0, 1)
 
 
 @dataclass(frozen=True)
@@ -101,9 +259,8 @@ def match_nodes(data: "BrainGraphs", n_nodes: int | None, like: Layout | None) -
             "use data of the same regions, with the same atlas=."
         )
     order = [index[name] for name in names]
-    coordinates = data.atlas.coordinates
     return data.replace(
         adjacency=None if data.adjacency is None else data.adjacency[:, order][:, :, order],
         time_series=None if data.time_series is None else [series[:, order] for series in data.time_series],
-        atlas=Atlas(names, None if coordinates is None else coordinates[order], name=data.atlas.name),
+        atlas=data.atlas.take(order),
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.datasets.atlas import ATLASES, Layout, match_nodes
+from isocapsnet.datasets.atlas import Atlas, Layout, load_atlas, match_nodes
 from isocapsnet.datasets.duplicates import describe_unusual
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats import folder, geometric, nel, pickles, rows, stacked, tudataset
@@ -50,7 +50,7 @@ def load_graphs(
     exclude: str | Sequence[str] = (),
     skip_refused: bool = False,
     kind: Literal["auto", "graphs", "edges", "series"] = "auto",
-    atlas: str | None = None,
+    atlas: str | Path | Atlas | None = None,
     n_nodes: int | None = None,
     index_base: Literal[0, 1] | None = None,
     directed: bool | None = None,
@@ -101,8 +101,10 @@ def load_graphs(
         Leave out the subjects whose files are refused, with the reason in the passport, instead of refusing the data.
     kind : {"auto", "graphs", "edges", "series"}
         Which files to read if a folder has graphs and time series, and what they contain if that is ambiguous.
-    atlas : {"aal90", "aal116", "dk82"}, optional
-        Names and coordinates of the nodes, if the data do not have them.
+    atlas : str, path or Atlas, optional
+        Names, coordinates and networks of the nodes: one of :data:`~isocapsnet.datasets.atlas.ATLASES`, such as
+        "aal116" or "schaefer200", or a table; see :func:`~isocapsnet.datasets.load_atlas`. It is refused if its number
+        of regions is another one, or if the data name nodes that it does not have.
     n_nodes : int, optional
         The number of nodes. It is not in edge lists if the last nodes have no edge. Other data are refused if they have
         another number.
@@ -192,7 +194,7 @@ def _check_options(options: ReadOptions) -> None:
     if options.max_missing is not None:
         check_number("max_missing", options.max_missing, low=0, high=1)
     if options.atlas is not None:
-        check_option("atlas", options.atlas, tuple(ATLASES))
+        load_atlas(options.atlas)  # refused before anything is read
     if options.read_limit is not None:
         check_number("read_limit", options.read_limit, low=0, open_low=True)
 

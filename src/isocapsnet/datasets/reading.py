@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import Layout, find_atlas, layout_of, load_atlas
+from isocapsnet.datasets.atlas import Atlas, Layout, find_atlas, fit_atlas, layout_of, load_atlas
 from isocapsnet.datasets.fields import encode_labels, select_folds
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -49,7 +49,7 @@ class ReadOptions:
     exclude: Sequence[str] = ()
     skip_refused: bool = False
     kind: Literal["auto", "graphs", "edges", "series"] = "auto"
-    atlas: str | None = None
+    atlas: str | Path | Atlas | None = None
     n_nodes: int | None = None
     index_base: Literal[0, 1] | None = None
     directed: bool | None = None
@@ -190,7 +190,8 @@ def assemble(
     codes, label_names = _encode(labels, len(subjects), findings)
     if findings.errors:
         return None
-    atlas = None if options.atlas is None else load_atlas(options.atlas)
+    n_nodes = matrices[0].shape[1]
+    atlas = None if options.atlas is None else fit_atlas(load_atlas(options.atlas), common_names, n_nodes)
     return BrainGraphs(
         None if is_series else np.stack(matrices) if isinstance(matrices, list) else matrices,
         codes,
@@ -199,7 +200,7 @@ def assemble(
         sites=sites,
         covariates=covariates,
         time_series=list(matrices) if is_series else None,
-        atlas=atlas or find_atlas(common_names, coordinates, matrices[0].shape[1], atlas_name, name),
+        atlas=atlas or find_atlas(common_names, coordinates, n_nodes, atlas_name, name),
         folds=folds,
         exclusions=findings.exclusions,
         handled=findings.handled,
@@ -223,7 +224,8 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
     if options.covariates:
         changes["covariates"] = covariates[list(options.covariates)]
     if options.atlas is not None:
-        changes["atlas"] = load_atlas(options.atlas)
+        names = None if data.atlas is None else data.atlas.node_names
+        changes["atlas"] = fit_atlas(load_atlas(options.atlas), names, data.n_nodes)
     data = data.replace(**changes) if changes else data
     findings.handled |= {what: list(where) for what, where in data.handled.items()}
     findings.exclusions |= data.exclusions

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _METADATA = "metadata"
 _FORMAT = "isocapsnet-graphs-1"
 _COVARIATE = "covariates/"
+_NETWORKS = "networks/"
 #: What the names of predefined test sets start with; their numbers follow.
 FOLD = "test_index_fold_"
 
@@ -41,6 +42,7 @@ def to_arrays(data: "BrainGraphs") -> dict[str, NDArray[Any]]:
         arrays["node_names"] = np.array(data.atlas.node_names, dtype=np.str_)
         if data.atlas.coordinates is not None:
             arrays["coordinates"] = data.atlas.coordinates
+        arrays |= {f"{_NETWORKS}{kind}": np.array(names) for kind, names in data.atlas.networks.items()}
     metadata = {
         "format": _FORMAT,
         "digest": data.digest(),
@@ -62,7 +64,8 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
     """The arguments of BrainGraphs and the digest that the data had when they were saved."""
     metadata = _read_metadata(arrays, where)
     columns = {k.removeprefix(_COVARIATE): v for k, v in arrays.items() if k.startswith(_COVARIATE)}
-    lists = {name: arrays.get(name) for name in ("labels", "subjects", "sites", "node_names")} | columns
+    networks = {name: array for name, array in arrays.items() if name.startswith(_NETWORKS)}
+    lists = {name: arrays.get(name) for name in ("labels", "subjects", "sites", "node_names")} | columns | networks
     for name, array in lists.items():
         kinds = "iu" if name == "labels" else "Uf" if name in columns else "U"
         is_wrong = name in ("labels", "subjects") if array is None else array.ndim != 1 or array.dtype.kind not in kinds
@@ -81,7 +84,12 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
         "time_series": _split_series(arrays, where),
         "atlas": None
         if names is None
-        else Atlas(names.tolist(), arrays.get("coordinates"), name=metadata["atlas"] or ""),
+        else Atlas(
+            names.tolist(),
+            arrays.get("coordinates"),
+            networks={name.removeprefix(_NETWORKS): array.tolist() for name, array in networks.items()},
+            name=metadata["atlas"] or "",
+        ),
         "folds": list_folds(arrays, where),
         "exclusions": metadata["exclusions"],
         "handled": metadata["handled"],

@@ -6,7 +6,7 @@ patterns the gradient of single graphs missed the pattern, and the averaged grad
 can be wrong in isomorphic networks, so regions are ranked by absolute values.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import Any
@@ -84,20 +84,6 @@ def edge_attributions(estimator: Any, X: NDArray[Any], method: str = "gradient")
 def sum_over_regions(edges: NDArray[Any]) -> NDArray[np.float64]:
     """Absolute attribution at each node: edges ``(..., n_nodes, n_nodes)`` to ``(..., n_nodes)``."""
     return np.asarray(np.abs(edges).sum(axis=-1), dtype=np.float64)
-
-
-def sum_over_networks(edges: NDArray[Any], networks: Sequence[Hashable]) -> tuple[list[Hashable], NDArray[np.float64]]:
-    """Attribution within and between the networks of an atlas: names, and sums ``(n_networks, n_networks)``.
-
-    ``edges`` ``(n_nodes, n_nodes)`` is symmetric, ``networks`` has the network of each node. A sum is signed, has each
-    edge once and leaves out the diagonal of ``edges``; names are in order of appearance.
-    """
-    if len(networks) != len(edges):
-        raise InputError(f"networks has {len(networks)} entries, but there are {len(edges)} nodes; give one per node.")
-    names = list(dict.fromkeys(networks))
-    members = np.array([[network == name for network in networks] for name in names], dtype=np.float64)
-    between = members @ (edges * ~np.eye(len(edges), dtype=bool)) @ members.T
-    return names, between / (1 + np.eye(len(names)))
 
 
 @one_thread()

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet import __version__
 from isocapsnet._safe_text import spreadsheet_safe
 from isocapsnet._validation import InputError
-from isocapsnet.explanation.attribution import is_network, sum_over_networks, sum_over_regions
+from isocapsnet.explanation.attribution import is_network, sum_over_regions
 from isocapsnet.explanation.cards import EvidenceCard, MotifCard
 from isocapsnet.explanation.combination import combine
 from isocapsnet.explanation.fits import FitExplanation, Prepare, explain_fit, explain_refits
 from isocapsnet.explanation.motif_cards import combine_motifs
+from isocapsnet.explanation.networks import sum_over_networks, tabulate_pairs
 from isocapsnet.explanation.reconstructions import Reconstructions, collect_reconstructions
 from isocapsnet.explanation.storage import save_explanation
 
@@ -53,6 +54,8 @@ class Explanation:
         Number of refits; 0 if the model itself is explained.
     networks : sequence of str (n_nodes,), optional
         The network of each node.
+    partition : str
+        The name of these networks, such as "yeo7".
     model : FitExplanation, optional
         The explanation of the model itself.
     """
@@ -71,6 +74,7 @@ class Explanation:
     title: str = ""
     n_refits: int = 0
     networks: Sequence[str] | None = None
+    partition: str = ""
     model: FitExplanation | None = None
 
     def node_name(self, node: int) -> str:
@@ -148,6 +152,14 @@ class Explanation:
         ]
         return pd.DataFrame(edges, columns=["first", "second", "first_index", "second_index", "separation"])
 
+    @property
+    def network_table(self) -> pd.DataFrame | None:
+        """The networks that the edges join, see :func:`~isocapsnet.explanation.networks.tabulate_pairs`.
+
+        The 100 edges of :attr:`edge_table` count as the strongest. None if the networks of the nodes are not known.
+        """
+        return None if self.networks is None else tabulate_pairs(self.edges, self.networks, _LISTED_EDGES)
+
     def save(self, folder: str | Path) -> None:
         """Write ``cards.json``, ``explanation.npz`` and tables of regions, edges, carriers of motifs and networks."""
         out = Path(folder)
@@ -173,6 +185,8 @@ class Explanation:
             names, sums = sum_over_networks(self.edges, self.networks)
             frame = pd.DataFrame(sums, index=names, columns=names)
             spreadsheet_safe(frame).to_csv(out / "networks.csv", index_label="network")
+            pairs = tabulate_pairs(self.edges, self.networks, _LISTED_EDGES)
+            spreadsheet_safe(pairs).to_csv(out / "network-pairs.csv", index=False)
         if self.model is not None:
             save_explanation(self.model, out)
 
@@ -214,7 +228,7 @@ def explain(
     prepare : callable, optional
         See :func:`~isocapsnet.explanation.fits.explain_refits`; ``graphs`` are prepared as the model needs them.
     **description
-        ``node_names`` and ``title`` of the :class:`Explanation`.
+        ``node_names``, ``title`` and ``partition`` of the :class:`Explanation`.
     """
     if not is_network(model):
         raise InputError(f"{type(model).__name__} is not a fitted network; only networks can be explained.")

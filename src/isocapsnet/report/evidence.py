@@ -41,6 +41,8 @@ class Scene:
         those of its clearest carrier.
     is_doubtful : bool
         Whether the verdict is a warning.
+    explanation : Explanation or None
+        Of the network, for the scene of its edges.
     """
 
     title: str
@@ -54,6 +56,7 @@ class Scene:
     verdict: str = ""
     is_doubtful: bool = False
     facts: Sequence[tuple[str, str]] = ()
+    explanation: "Explanation | None" = None
 
     @property
     def top(self) -> list[int]:
@@ -152,6 +155,7 @@ def edge_scene(explanation: "Explanation", title: str, id: str = "card") -> Scen
         nodes=np.abs(edges).sum(axis=1),
         favours=np.full(len(edges), -1),
         edges=edges,
+        explanation=explanation,
         id=f"{id}-edges",
         verdict="similar in an untrained network" if is_doubtful else "differs from an untrained network",
         is_doubtful=is_doubtful,

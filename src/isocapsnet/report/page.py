@@ -13,6 +13,7 @@ from isocapsnet.report.evidence import list_scenes
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.figures.drawing import VARIABLES, Drawing
 from isocapsnet.report.figures.style import NEGATIVE, POSITIVE, class_colours
+from isocapsnet.report.networks import networks_table
 from isocapsnet.report.rates import describe_calibration
 from isocapsnet.report.sites import site_scores
 from isocapsnet.report.viewers import connectome_data, reconstruction_data, wants_logarithm
@@ -67,6 +68,7 @@ def render(content: Content, on_figure: Callable[[Drawing], object] = lambda dra
         describe_calibration=describe_calibration,
         failed_reconstructions=prose.failed_reconstructions(content),
         light_colours={variable: colour for colour, variable in VARIABLES.items()},
+        networks_table=networks_table,
         figures=figures,
         sections={name: title for name, title, is_present in sections if is_present},
         scenes=scenes,

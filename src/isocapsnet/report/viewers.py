@@ -32,6 +32,9 @@ def connectome_data(content: Content, scenes: Sequence[Scene]) -> dict[str, Any]
     return {
         "coordinates": pack_numbers(content.coordinates),
         "cortex": cortex_outline(),
+        "networks": next(
+            (list(s.explanation.networks) for s in scenes if s.explanation and s.explanation.networks), []
+        ),
         "colours": {"positive": POSITIVE, "negative": NEGATIVE, "classes": class_colours(len(content.classes))},
         "scenes": [_scene_data(scene) for scene in scenes],
     }

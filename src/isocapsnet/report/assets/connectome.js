@@ -130,10 +130,12 @@ const normalsOf = (vertices, triangles) => {
           context.stroke();
         },
       }));
+      const ends = new Set(scene.edges.flatMap(([a, b]) => [a, b]));
       points.forEach((point, i) => parts.push({
         depth: point.depth,
         paint() {
-          const weight = scene.nodes[i];
+          /* Every edge ends at a dot that can be seen. */
+          const weight = Math.max(scene.nodes[i], ends.has(i) ? 0.05 : 0);
           context.fillStyle = data.colours.classes[scene.favours[i]] ?? colourOf("--muted");
           context.beginPath();
           context.arc(point.x, point.y, zoom * (weight > 0 ? 1 + 2.6 * Math.sqrt(weight) : 0.55), 0, 2 * Math.PI);
@@ -169,10 +171,18 @@ const normalsOf = (vertices, triangles) => {
       }
     };
 
+    const describeNode = (scene, node) => {
+      const network = data.networks[node] && data.networks[node] !== "no network" ? ` (${data.networks[node]})` : "";
+      const share = scene.nodes[node] > 0 ? `${(100 * scene.nodes[node]).toFixed(0)} % of the largest weight` : "";
+      const edges = scene.edges.filter(([a, b]) => a === node || b === node).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]));
+      const others = edges.slice(0, 4).map(([a, b, weight]) => `${names[a === node ? b : a]} (${weight > 0 ? "+" : "−"})`);
+      const joined = others.length ? `edges to ${others.join(", ")}${edges.length > 4 ? ` and ${edges.length - 4} more` : ""}` : "";
+      return `${names[node]}${network}: ${[share, joined].filter(Boolean).join("; ") || "not part of it"}`;
+    };
     const describe = () => {
       const scene = data.scenes[chooser.selectedIndex];
       output.textContent = pointed >= 0
-        ? `${names[pointed]}: ${scene.nodes[pointed] > 0 ? `${(100 * scene.nodes[pointed]).toFixed(0)} % of the largest weight` : "not part of it"}`
+        ? describeNode(scene, pointed)
         : `${scene.title}: ${scene.nodes.filter((weight) => weight > 0).length} regions, ${scene.edges.length} edges. ${scene.sentence}`;
     };
 
@@ -186,17 +196,19 @@ const normalsOf = (vertices, triangles) => {
     const show = (name) => { [yaw, pitch] = VIEWS[name]; closer = 1; later(); };
 
     canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
-    canvas.addEventListener("pointermove", (event) => {
-      if (event.buttons) {
-        rotate(event.movementX * 0.01, event.movementY * 0.01);
-        return;
-      }
+    /* Names are shown where the pointer is, and where a finger taps. */
+    const point = (event) => {
       const distance = (point) => Math.hypot(point.x - event.offsetX, point.y - event.offsetY);
       const scene = data.scenes[chooser.selectedIndex];
       const near = (canvas.points ?? []).map((point, i) => [distance(point) - (scene.nodes[i] > 0 ? 6 : 0), i]).sort((a, b) => a[0] - b[0])[0];
       const node = near && near[0] < 8 ? near[1] : -1;
       if (node !== pointed) { pointed = node; describe(); later(); }
+    };
+    canvas.addEventListener("pointermove", (event) => {
+      if (event.buttons) rotate(event.movementX * 0.01, event.movementY * 0.01);
+      else point(event);
     });
+    canvas.addEventListener("click", point);
     canvas.addEventListener("keydown", (event) => {
       const act = {
         ArrowLeft: () => rotate(-0.12, 0), ArrowRight: () => rotate(0.12, 0), ArrowUp: () => rotate(0, -0.12), ArrowDown: () => rotate(0, 0.12),

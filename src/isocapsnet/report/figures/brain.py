@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _DRAWN_EDGES_PER_NODE = 4
 _CARRIERS = 4
+# The smallest size of a node at which an edge ends.
+_END = 8.0
+# Views of a glass brain (left, back, right, top) in the order of its axes, and the coordinates that each shows.
+_VIEWS = {"l": (1, 2), "y": (0, 2), "r": (1, 2), "z": (0, 1)}
 
 
 def brain(content: Content, scene: Scene) -> Iterator[Drawing]:
@@ -32,13 +36,15 @@ def brain(content: Content, scene: Scene) -> Iterator[Drawing]:
         if scene.motif is not None:
             size = "number of carriers that have the motif there"
             lines = "the motif in its clearest carrier"
+        figure = plot_scene(scene, content.coordinates, len(content.classes))
         yield Drawing(
             f"{scene.id}-brain",
-            plot_scene(scene, content.coordinates, len(content.classes)),
+            figure,
             f"{scene.title} on the brain. Dots: regions; size: {size}. Lines: {lines}, positive edges in orange, "
-            "negative ones in blue.",
+            "negative ones in blue. Point at a dot to read its name.",
             f"Glass brain of {scene.title}; main regions {regions or 'none'}.",
             prefer_png=True,
+            names=list(_names_of_dots(figure, content, scene)),
         )
 
 
@@ -87,6 +93,21 @@ def plot_scene(scene: Scene, coordinates: NDArray[Any], n_classes: int) -> "Figu
     )
 
 
+def _names_of_dots(figure: "Figure", content: Content, scene: Scene) -> Iterator[tuple[str, float, float]]:
+    """The name of each drawn region in each view, and where it is: shares of width and height of the figure."""
+    figure.draw_without_rendering()  # which places the axes
+    coordinates = np.asarray(content.coordinates, dtype=float)
+    is_shown = (scene.nodes > 0) | scene.edges.any(axis=0)
+    shown_nodes = [node for node in np.argsort(scene.nodes, kind="stable") if is_shown[node]]  # the largest on top
+    for axis, (view, shown) in zip(figure.axes[-len(_VIEWS) :], _VIEWS.items(), strict=True):
+        for node in shown_nodes:
+            x = coordinates[node, 0]
+            if (view == "l" and x > 0) or (view == "r" and x < 0):
+                continue
+            left, bottom = axis.transData.transform(coordinates[node, list(shown)]) / figure.bbox.size
+            yield content.node_name(int(node)), float(left), float(1 - bottom)
+
+
 @style.styled()
 def plot_carriers(card: "MotifCard", classes: Sequence[str], coordinates: NDArray[Any]) -> "Figure":
     """A motif in up to four of its clearest carriers, on glass brains from above."""
@@ -123,14 +144,17 @@ def plot_connectome(
     """Edges between regions on a glass brain, from the left, back, top and right.
 
     ``coordinates`` ``(n_nodes, 3)`` are MNI millimetres, ``adjacency`` ``(n_nodes, n_nodes)`` signed weights with 0 for
-    no edge, ``node_sizes`` a number or ``(n_nodes,)``; nodes of size 0 are not drawn.
+    no edge, ``node_sizes`` a number or ``(n_nodes,)``. Nodes of size 0 without edges are not drawn. Every edge ends at
+    dots, small ones where nodes have size 0.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(style.FULL, 2.2), facecolor="white")
     positions, weights = np.asarray(coordinates, dtype=float), np.asarray(adjacency, dtype=float)
     sizes, colours = (np.broadcast_to(values, len(positions)) for values in (node_sizes, node_colours))
-    shown = (sizes > 0) | (weights != 0).any(axis=0) | (weights != 0).any(axis=1)
+    has_edge = (weights != 0).any(axis=0) | (weights != 0).any(axis=1)
+    sizes = np.where(has_edge, np.maximum(sizes, _END), sizes)
+    shown = sizes > 0
     _glass_brain(
         figure,
         (0, 0, 1, 1),

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +27,8 @@ VARIABLES = {INK: "--ink", MUTED: "--muted", FAINT: "--faint"} | {
 class Drawing:
     """A matplotlib figure with its file name (which is also its id on the page), caption and text alternative.
 
-    The page shows it as PNG if ``prefer_png`` is set or its SVG is large.
+    The page shows it as PNG if ``prefer_png`` is set or its SVG is large. ``names`` are shown where the pointer is: a
+    text, and its position as shares of width and height from the upper left corner.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Drawing:
     caption: str
     alt: str
     prefer_png: bool = False
+    names: Sequence[tuple[str, float, float]] = ()
 
     @property
     def html(self) -> Markup:
@@ -44,7 +46,7 @@ class Drawing:
             image = base64.b64encode(as_png(self.figure)).decode()
             width = round(self.figure.get_figwidth() * 96)
             tag = Markup('<img alt="{}" width="{}" src="data:image/png;base64,{}">')
-            return tag.format(self.alt, width, Markup(image))
+            return self._with_names(tag.format(self.alt, width, Markup(image)))
         svg = svg[svg.index("<svg") :]
         # A style element would apply to the whole page, which has these rules in its own style sheet.
         svg = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -55,6 +57,14 @@ class Drawing:
         for colour, variable in VARIABLES.items():
             svg = svg.replace(colour, f"var({variable})")
         return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(self.alt)}"', 1))
+
+    def _with_names(self, image: Markup) -> Markup:
+        """An image under invisible dots that show names, also without JavaScript."""
+        if not self.names:
+            return image
+        dot = Markup('<i title="{}" style="left:{:.2f}%;top:{:.2f}%"></i>')
+        dots = Markup("").join(dot.format(name, 100 * x, 100 * y) for name, x, y in self.names)
+        return Markup('<span class="named">{}<span aria-hidden="true">{}</span></span>').format(image, dots)
 
 
 @dataclass(frozen=True)
