@@ -46,16 +46,19 @@ def explain(
     model : fitted network, PreparedModel or path
         A model, or the file of a saved one. The preparation of a model is fitted again in each refit. ``notes`` of the
         explanation say whether its edges are those of the data or, as in tangent space, mixtures of them.
-    data, **reading
+    data : BrainGraphs, path, str or tuple (X, y)
         See :func:`isocapsnet.benchmark`.
-    unseen_sites, missing_covariates
-        See :func:`isocapsnet.predict`.
-    folds, attribution, networks, seed
+    folds, attribution, networks, seed : optional
         See :func:`isocapsnet.explanation.explain`.
+    unseen_sites, missing_covariates : optional
+        See :func:`isocapsnet.predict`.
+    **reading
+        How to read a path; see :func:`isocapsnet.load_graphs`.
 
     Returns
     -------
     explanation : Explanation
+        Evidence cards, regions and edges.
 
     Examples
     --------

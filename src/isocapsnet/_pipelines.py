@@ -194,6 +194,7 @@ def save_model(
     model : GraphClassifier or PreparedModel
         Fitted. Of methods, those in ``isocapsnet.MODELS`` can be saved.
     path : path
+        The file.
     decoder : bool
         False leaves out the decoder of a capsule network. Predictions stay as they are; ``reconstruct`` is lost.
     precision : {"full", "half"}
@@ -204,6 +205,7 @@ def save_model(
     Returns
     -------
     path : Path
+        The file.
 
     Examples
     --------
@@ -257,6 +259,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path
+        The file.
 
     Returns
     -------

@@ -35,14 +35,17 @@ class BrainGraphs:
         A class per graph; ``None``, NaN or an empty text mark an unlabelled graph. With ``label_names`` these are
         codes already: indices into the names, -1 for an unlabelled graph.
     label_names : sequence of str, optional
+        Names of the classes.
     subjects : sequence of str (n_graphs,), optional
         Unique identifiers; by default numbers.
     sites : sequence of str (n_graphs,), optional
+        Acquisition sites.
     covariates : DataFrame (n_graphs, n_covariates), optional
         Numbers are kept as float64, everything else as text; NaN and empty texts are missing values.
     time_series : sequence of arrays (n_timepoints, n_nodes), optional
         The number of time points may differ between subjects.
     atlas : Atlas, optional
+        Names and coordinates of the nodes.
     folds : sequence of int arrays, optional
         Predefined test sets: indices of graphs.
     exclusions : mapping, optional
@@ -50,6 +53,7 @@ class BrainGraphs:
     handled : mapping, optional
         What was corrected while reading, and where.
     name : str, optional
+        The name of the dataset in tables and reports.
 
     Attributes
     ----------
@@ -200,7 +204,7 @@ class BrainGraphs:
 
     @property
     def passport(self) -> dict[str, Any]:
-        """A copy of the passport: plain JSON values with the content digest, see :func:`make_passport`."""
+        """A copy of the passport: plain JSON values with the content digest."""
         return copy.deepcopy(self._passport)
 
     @cached_property

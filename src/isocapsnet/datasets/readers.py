@@ -87,6 +87,11 @@ def load_graphs(
         Bytes of memory that reading may use. Files that declare more data than a third of it are refused before
         anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
 
+    Returns
+    -------
+    data : BrainGraphs
+        Graphs or time series, labels, subjects, and a passport of what was read and corrected.
+
     Raises
     ------
     InputError

@@ -118,7 +118,7 @@ class Reader:
     read : callable
         ``read(source, options, findings, limit)`` returns what :func:`assemble` returns.
     options : tuple of str
-        The :data:`COLUMN_OPTIONS` and :data:`FOLDER_OPTIONS` that the reader uses. The others are refused.
+        The ``COLUMN_OPTIONS`` and ``FOLDER_OPTIONS`` that the reader uses. The others are refused.
     """
 
     recognise: Callable[[Any], bool]

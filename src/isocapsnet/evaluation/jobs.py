@@ -51,6 +51,7 @@ class Job:
         return digest_of(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
         return asdict(self)
 
     @property

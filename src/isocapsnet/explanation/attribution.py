@@ -54,7 +54,7 @@ def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient")
     -------
     array (n_graphs, n_contrasts, n_nodes, n_nodes)
         Symmetric: each entry holds the mean of the edge's two entries. Contrasts as in
-        :func:`~isocapsnet.explanation.contrasts.margins`.
+        ``contrasts.margins``.
     """
     check_option("method", method, ATTRIBUTIONS)
     if not is_network(estimator):

@@ -117,6 +117,7 @@ class FitExplanation:
 
     @property
     def n_nodes(self) -> int:
+        """Nodes of each graph."""
         return len(self.edges)
 
 

@@ -144,11 +144,11 @@ def spectral_match(
 
     With K = U₁Λ₁U₁ᵀ and A = U₂Λ₂U₂ᵀ of the symmetrised matrices, P is
 
-    - ``"permutation"``: the permutation that maximises ⟨P, |U₂||U₁|ᵀ⟩, by exact linear assignment (Umeyama 1988). At a
-      perfect match A = QKQᵀ with distinct eigenvalues, Q is *a* maximum but not always the only one: without the signs
-      of the eigenvectors, two nodes whose rows of U₁ differ only in signs are the same, and the distance of the result
-      may be far from zero;
-    - ``"none"``: |U₂||U₁|ᵀ, the relaxation of FastIsoNN, with a distance above zero at a perfect match;
+    - ``"permutation"``: the permutation that maximises ``⟨P, |U₂||U₁|ᵀ⟩``, by exact linear assignment (Umeyama 1988).
+      At a perfect match A = QKQᵀ with distinct eigenvalues, Q is *a* maximum but not always the only one: without the
+      signs of the eigenvectors, two nodes whose rows of U₁ differ only in signs are the same, and the distance of the
+      result may be far from zero;
+    - ``"none"``: ``|U₂||U₁|ᵀ``, the relaxation of FastIsoNN, with a distance above zero at a perfect match;
     - ``"orthogonal"``: U₂SU₁ᵀ, as in the paper, with the signs S that make P closest to the identity,
       S_i = sign(u₁ᵢ·u₂ᵢ), where sign(0) = 1.
 
@@ -165,7 +165,7 @@ def spectral_match(
         The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly; or an object with such a
         tensor as ``object[:, :]`` and its parts.
     sort_eigenvalues : bool
-        Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see :func:`eigenvectors`.
+        Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see ``eigenvectors``.
 
     Returns
     -------

@@ -51,7 +51,7 @@ class Execution:
         limits: Limits = Limits(),  # noqa: B008 - immutable
         on_outcome: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
-        """Run the waiting tasks; see :func:`isocapsnet.evaluation.engine.runner.run_tasks`."""
+        """Run the waiting tasks; see ``runner.run_tasks``."""
         self.store.remove_leftovers()
         self.store.set_aside_rejected()
 
