@@ -142,11 +142,11 @@ class PreparedModel:
             )
 
     def predict_proba(self, data: Any, **options: Any) -> NDArray[np.float64]:
-        """Class probabilities ``(n_graphs, n_classes)``; arguments of :meth:`prepare`."""
+        """Class probabilities ``(n_graphs, n_classes)``; ``data`` and ``options`` as in :meth:`prepare`."""
         return self.model.predict_proba(self.prepare(data, **options))
 
     def predict(self, data: Any, **options: Any) -> NDArray[Any]:
-        """The most probable class of each graph ``(n_graphs,)``; arguments of :meth:`prepare`."""
+        """The most probable class of each graph ``(n_graphs,)``; ``data`` and ``options`` as in :meth:`prepare`."""
         return self.classes_[self.predict_proba(data, **options).argmax(axis=1)]
 
 

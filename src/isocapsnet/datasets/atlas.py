@@ -45,7 +45,7 @@ class Atlas:
 
 
 def load_atlas(name: str) -> Atlas:
-    """Load one of ``ATLASES``: "aal90", "aal116" or "dk82" (Desikan-Killiany with sub-cortical regions)."""
+    """Load the atlas ``name``: "aal90", "aal116" or "dk82" (Desikan-Killiany with sub-cortical regions)."""
     check_option("atlas", name, tuple(ATLASES))
     table_name, n_nodes = ATLASES[name]
     with (files("isocapsnet.datasets") / "atlases" / f"{table_name}.csv").open() as file:

@@ -227,12 +227,12 @@ class BrainGraphs:
         return "\n".join(f"{what:<17} {printable(value)}" for what, value in format_passport(self._passport))
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some constructor arguments changed."""
+        """A copy with ``changes`` of constructor arguments."""
         names = inspect.signature(type(self)).parameters
         return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
     def subset(self, selection: ArrayLike, *, reason: str | None = None) -> Self:
-        """The graphs at some indices, or where a mask of ``n_graphs`` is true, in that order.
+        """The graphs of a ``selection``: indices, in that order, or a mask of ``n_graphs``.
 
         Folds keep the graphs that remain. With a ``reason``, the others are recorded as exclusions.
         """
@@ -264,7 +264,7 @@ class BrainGraphs:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write everything into one ``.npz`` without pickles that :meth:`load` maps instead of reading."""
+        """Write everything to ``path``, an ``.npz`` without pickles that :meth:`load` maps instead of reading."""
         path = Path(path)
         if path.suffix != ".npz":
             raise InputError(f"{path.name} does not end in .npz; graphs are saved as .npz.")
@@ -272,9 +272,9 @@ class BrainGraphs:
 
     @classmethod
     def load(cls, path: str | Path, *, read_limit: int | None = None) -> Self:
-        """Open what :meth:`save` wrote. Large arrays are memory-mapped; the digest is checked with the passport.
+        """Open ``path``, which :meth:`save` wrote.
 
-        ``read_limit`` is that of :func:`~isocapsnet.datasets.readers.load_graphs`.
+        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` is that of :func:`~isocapsnet.datasets.readers.load_graphs`.
         """
         path = Path(path)
         arrays = read_archive(path, ReadLimit(read_limit), own=True)

@@ -111,7 +111,8 @@ def load_graphs(
 def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[BrainGraphs | None, Findings]:
     """Read like :func:`load_graphs`, but return all problems instead of raising the first.
 
-    The data are ``None`` if they would be refused. The findings also include asymmetric graphs, nodes without signal
+    ``source`` and ``options`` are those of :func:`load_graphs`. The data are ``None`` if they would be refused. The
+    findings also include asymmetric graphs, nodes without signal
     and near-duplicate subjects.
     """
     findings, data = Findings(), None

@@ -151,6 +151,8 @@ def assemble(
     matrices : sequence of arrays, or array (n_graphs, n_nodes, n_nodes)
         One per subject, square or (n_timepoints, n_nodes).
     subjects : sequence of str
+    options, findings : ReadOptions, Findings
+        As the reader was given them.
     sources : sequence of str, optional
         Source of each matrix, for messages; by default the subject.
     node_names : sequence, optional

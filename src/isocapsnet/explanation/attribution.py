@@ -107,6 +107,7 @@ def randomization_check(estimator: Any, graphs: ArrayLike, method: str = "gradie
     If an untrained network gives the same attributions, they say nothing about what was learned (Adebayo et al.,
     "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
     edges, mean over three untrained networks. It should be near 0; do not trust attributions where it is near 1.
+    ``estimator``, ``graphs`` and ``method`` are those of :func:`attribute_edges`.
     """
     return untrained_correlation(estimator, estimator._check_fitted(graphs), method)
 

@@ -200,7 +200,8 @@ def spectral_permutations(
 ) -> IsomorphicMatch:
     """:func:`spectral_match` with ``projection="permutation"``, with numbers of permutations instead of matrices.
 
-    It needs the memory of the result and a few MB, and no table of k! permutations.
+    It needs the memory of the result and a few MB, and no table of k! permutations. ``graphs``, ``templates``,
+    ``stride``, ``window_vectors`` and ``sort_eigenvalues`` are those of :func:`spectral_match`.
     """
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
@@ -242,7 +243,8 @@ def _slices(length: int, step: int) -> list[slice]:
 def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1, sort_eigenvalues: bool = True) -> Tensor:
     """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending or in the order of the solver.
 
-    ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients.
+    ``graphs`` ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients; k is ``kernel_size``,
+    and ``stride`` and ``sort_eigenvalues`` are those of :func:`spectral_match`.
     """
     with torch.no_grad():
         return eigenvectors(windows_of(graphs, kernel_size, stride), sort_eigenvalues)

@@ -30,7 +30,7 @@ def count_cores() -> int:
 
 @contextmanager
 def local_executor(n_processes: int) -> Iterator[Executor]:
-    """Threads that each own one child process, in which the jobs run."""
+    """An executor of ``n_processes`` threads that each own one child process, in which the jobs run."""
     workers: list[Worker] = []
     executor = ThreadPoolExecutor(n_processes, initializer=lambda: workers.append(own_worker()))
     try:
