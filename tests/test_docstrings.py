@@ -4,7 +4,6 @@ import inspect
 import re
 from importlib import import_module
 
-import pytest
 from numpydoc.validate import validate
 
 import isocapsnet

@@ -274,7 +274,8 @@ class BrainGraphs:
     def load(cls, path: str | Path, *, read_limit: int | None = None) -> Self:
         """Open ``path``, which :meth:`save` wrote.
 
-        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` is that of :func:`~isocapsnet.datasets.readers.load_graphs`.
+        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` is that
+        of :func:`~isocapsnet.datasets.readers.load_graphs`.
         """
         path = Path(path)
         arrays = read_archive(path, ReadLimit(read_limit), own=True)
