@@ -31,7 +31,6 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery/*.py", "gallery/*.ipynb", "gallery/*.zip", "gallery/*.json"]
 templates_path = ["_templates"]
-html_static_path = ["_static"]
 nitpicky = True
 
 # Markdown: links to headings (#...) of other pages, equations in dollars.

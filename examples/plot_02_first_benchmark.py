@@ -20,9 +20,11 @@ study
 
 # %%
 # Always include ``constant`` and ``linear``. A complex model is worth using only if it is better than both. Here we run
-# one repeat without tuning, to be quick; the default is five repeats with tuning inside each training fold.
+# one repeat without tuning, in this process, to be quick. The default is five repeats with tuning inside each training
+# fold, on all cores.
 out = Path(tempfile.mkdtemp()) / "results"
-results = ic.benchmark(study, ["riemann", "linear", "constant"], repeats=1, candidates=1, out=out, progress=False)
+options = {"repeats": 1, "candidates": 1, "jobs": 0, "progress": False}
+results = ic.benchmark(study, ["riemann", "linear", "constant"], out=out, **options)
 results.table[["method", "roc_auc", "roc_auc_low", "roc_auc_high", "verdict"]]
 
 # %%

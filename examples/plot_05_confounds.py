@@ -34,7 +34,7 @@ study = ic.BrainGraphs(
 # %%
 # The benchmark adds the control because the data have a covariate ``age``. In the second run the linear effect of age
 # is removed from each edge, fitted in each training fold.
-options = {"methods": ["linear", "constant"], "repeats": 1, "progress": False}
+options = {"methods": ["linear", "constant"], "repeats": 1, "jobs": 0, "progress": False}
 plain = ic.benchmark(study, **options, out=tempfile.mkdtemp())
 cleaned = ic.benchmark(study, **options, confounds="age", out=tempfile.mkdtemp())
 print(plain.verdicts["linear"])

@@ -28,7 +28,7 @@ study = ic.BrainGraphs(
 
 # %%
 # The table of sites has a score and an interval for every site.
-options = {"methods": ["linear", "constant"], "progress": False}
+options = {"methods": ["linear", "constant"], "jobs": 0, "progress": False}
 left_out = ic.benchmark(study, **options, protocol="leave-site-out", out=tempfile.mkdtemp())
 left_out.sites[left_out.sites["method"] == "linear"]
 
