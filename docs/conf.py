@@ -6,9 +6,11 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MPLBACKEND="agg")
 
 from docutils.nodes import Element
+from matplotlib.figure import Figure
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx_gallery.scrapers import figure_rst
 
 import isocapsnet
 
@@ -31,7 +33,10 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery/*.py", "gallery/*.ipynb", "gallery/*.zip", "gallery/*.json"]
 templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 nitpicky = True
+suppress_warnings = ["config.cache"]  # the configuration of the gallery has a function
 
 # Markdown: links to headings (#...) of other pages, equations in dollars.
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -47,7 +52,21 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+
+def _save_last_figure(block: tuple, variables: dict, settings: dict) -> str:
+    """Show the figure that ends a cell, such as ``results.plot.roc()``, as a notebook does."""
+    figure = variables["example_globals"].get("___")
+    if not isinstance(figure, Figure) or figure is variables.get("saved_figure"):
+        return ""
+    path = next(variables["image_path_iterator"])
+    figure.savefig(path, dpi=150)
+    variables["saved_figure"] = figure
+    return figure_rst([path], settings["src_dir"], "The figure that the code above draws.")
+
+
 sphinx_gallery_conf = {
+    "image_scrapers": ("matplotlib", _save_last_figure),
+    "ignore_repr_types": r"matplotlib\.figure",
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"/plot_",
