@@ -55,6 +55,28 @@ bench: install
 	$(BIN)/python benchmarks/cpu.py --output docs/performance/cpu.json
 	$(BIN)/python benchmarks/report.py
 
+# The suite with the lowest versions of all dependencies that pyproject.toml allows. With UV_TORCH_BACKEND=cpu, torch
+# comes without its GPU packages. make test-lowest TESTS=tests/test_package.py runs a part of it.
+LOWEST := build/lowest
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n 2 $(TESTS)
+
+$(LOWEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[dev]'
+	touch $@
+
+# The source distribution and the wheel in dist; the wheel has to work in an empty environment.
+EMPTY := build/empty
+dist: install
+	rm -rf dist $(EMPTY)
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install --quiet -c constraints.txt "$$(echo $(CURDIR)/dist/*.whl)[plots]"
+	cd $(EMPTY) && bin/isocapsnet benchmark planted --methods linear,constant --repeats 1 --out results
+	cd $(EMPTY) && bin/python -m isocapsnet report results
+
 # The documentation site in docs/_build/html. Its packages are installed by this target alone.
 docs: $(VENV)/.docs-installed
 	$(BIN)/python -m sphinx -b html -W --keep-going -n -j 2 docs docs/_build/html
