@@ -1,14 +1,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := src tests benchmarks
+CODE := src tests benchmarks examples docs/conf.py
 # One thread per process: small Adam steps are tens of times slower on oversubscribed cores.
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS ?= 2
 
-.PHONY: install demo test test-slow fuzz lint format bench results browser clean
+.PHONY: install demo test test-slow test-lowest fuzz lint format docs dist bench results browser clean
 
 install: $(VENV)/.installed
 
@@ -59,10 +59,40 @@ bench: install
 	$(BIN)/python benchmarks/scaling.py --output docs/performance/scaling.json
 	$(BIN)/python benchmarks/report.py
 
+# The suite with the lowest versions of all dependencies that pyproject.toml allows. With UV_TORCH_BACKEND=cpu, torch
+# comes without its GPU packages. make test-lowest TESTS=tests/test_package.py runs a part of it.
+LOWEST := build/lowest
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n 2 $(TESTS)
+
+$(LOWEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[dev]'
+	touch $@
+
+# The source distribution and the wheel in dist; the wheel has to work in an empty environment.
+EMPTY := build/empty
+dist: install
+	rm -rf dist $(EMPTY)
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install --quiet -c constraints.txt "$$(echo $(CURDIR)/dist/*.whl)[plots]"
+	cd $(EMPTY) && bin/isocapsnet benchmark planted --methods linear,constant --repeats 1 --out results
+	cd $(EMPTY) && bin/python -m isocapsnet report results
+
+# The documentation site in docs/_build/html. Its packages are installed by this target alone.
+docs: $(VENV)/.docs-installed
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -j 2 docs docs/_build/html
+
+$(VENV)/.docs-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
+
 # The tables of docs/results.md and docs/published.md, for the datasets in the folder ISOCAPSNET_DATA. Hours on two
 # cores; an interrupted run continues, and sections whose data and methods did not change are left as they are.
 results: install
 	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only $(ONLY))
 
 clean:
-	rm -rf $(VENV) dist build docs/_build .pytest_cache .mypy_cache .ruff_cache isocapsnet-results fuzz-failures
+	rm -rf $(VENV) dist build docs/_build docs/gallery docs/reference/generated .pytest_cache .mypy_cache .ruff_cache isocapsnet-results fuzz-failures

@@ -124,7 +124,7 @@ def benchmark(
     explain : bool
         Explain networks on their test graphs.
     device : str, optional
-        cpu, cuda, ... for the methods that have a device.
+        The device of the methods that have one: cpu, cuda, ...
     jobs : int, optional
         Worker processes (default: number of cores); 0 runs jobs in this process.
     scheduler : str, optional
@@ -148,6 +148,7 @@ def benchmark(
     Returns
     -------
     results : Results
+        Tables, verdicts, figures and the report.
 
     Examples
     --------
@@ -212,7 +213,7 @@ def sweep(
 
     Parameters
     ----------
-    data
+    data : BrainGraphs, path, str or tuple (X, y), optional
         See :func:`benchmark`.
     method : str
         The name of a method, which may have parameters in brackets.

@@ -49,22 +49,25 @@ def explain(
     model : fitted network, PreparedModel or path
         A model, or the file of a saved one. The preparation of a model is fitted again in each refit. ``notes`` of the
         explanation say whether its edges are those of the data or, as in tangent space, mixtures of them.
-    data, **reading
+    data : BrainGraphs, path, str or tuple (X, y)
         See :func:`isocapsnet.benchmark`.
-    unseen_sites, missing_covariates
-        See :func:`isocapsnet.predict`.
     networks : str or sequence of str (n_nodes,), optional
         The network of each node, or the name of networks of the atlas, such as "yeo17". By default the first ones of
         the atlas, which are those of Yeo with 7 networks in built-in atlases. ``explanation.network_table`` says which
         networks the important edges join.
-    folds, attribution, seed
+    folds, attribution, seed : optional
         See :func:`isocapsnet.explanation.explain`.
+    unseen_sites, missing_covariates : optional
+        See :func:`isocapsnet.predict`.
     progress : bool
         Show the refits and their epochs in a terminal or notebook.
+    **reading
+        How to read a path; see :func:`isocapsnet.load_graphs`.
 
     Returns
     -------
     explanation : Explanation
+        Evidence cards, regions and edges.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def fit(
 
     Parameters
     ----------
-    data, **reading
+    data : BrainGraphs, path, str or tuple (X, y), optional
         See :func:`isocapsnet.benchmark`. With ``like`` the data may be left out.
     method : str, class or estimator
         A method of :func:`isocapsnet.benchmark`.
@@ -60,19 +60,21 @@ def fit(
     like : path, optional
         The folder of a benchmark. The pipeline of ``method`` there is fitted to all of its data: the same preparation,
         parameters and search. The model card says which performance to expect.
-    connectivity, transform, harmonize, confounds
+    connectivity, transform, harmonize, confounds : optional
         The preparation, as in :func:`isocapsnet.benchmark`. It is fitted to the labelled graphs and saved with the
         model.
-    decoder, precision
+    decoder, precision : bool, {"full", "half"}
         The size of the file; see :func:`isocapsnet.save_model`. Predictions are compared on the training graphs.
     seed : int
         Seed of the fit, unless the method has a ``random_state``.
     device : str, optional
-        cpu, cuda, ... for a method that has a device.
+        The device of a method that has one: cpu, cuda, ...
     use_unlabeled : bool
         Let unlabelled graphs take part in training.
     progress : bool
         Show the search and the epochs in a terminal or notebook.
+    **reading
+        How to read a path; see :func:`isocapsnet.load_graphs`.
 
     Returns
     -------
@@ -185,7 +187,7 @@ def predict(
     ----------
     model : fitted estimator, PreparedModel or path
         A model, or the file of a saved one.
-    data, **reading
+    data : BrainGraphs, path, str or tuple (X, y)
         See :func:`isocapsnet.benchmark`. Nodes are put into the order of the model by their names. A model with a
         preparation takes data as they were before it, with sites and covariates if it needs them.
     unseen_sites : {"keep", "refuse"}, optional
@@ -193,6 +195,8 @@ def predict(
         The default is what the model was fitted with (``harmonize[unseen=keep]``), or else "refuse".
     missing_covariates : {"refuse", "average"}
         Whether a subject without a covariate is refused, or has the average of the training subjects.
+    **reading
+        How to read a path; see :func:`isocapsnet.load_graphs`.
 
     Returns
     -------
@@ -224,7 +228,7 @@ def transform(
 
     Parameters
     ----------
-    model, data, unseen_sites, missing_covariates, **reading
+    model, data, unseen_sites, missing_covariates, **reading : optional
         See :func:`predict`.
 
     Returns
@@ -252,7 +256,7 @@ def check_data(data: Any, **reading: Any) -> Findings:
 
     Parameters
     ----------
-    data
+    data : BrainGraphs, path, str or tuple (X, y)
         See :func:`isocapsnet.benchmark`.
     **reading
         The keywords of :func:`isocapsnet.load_graphs`.

@@ -142,11 +142,11 @@ class PreparedModel:
             )
 
     def predict_proba(self, data: Any, **options: Any) -> NDArray[np.float64]:
-        """Class probabilities ``(n_graphs, n_classes)``; arguments of :meth:`prepare`."""
+        """Class probabilities ``(n_graphs, n_classes)``; ``data`` and ``options`` as in :meth:`prepare`."""
         return self.model.predict_proba(self.prepare(data, **options))
 
     def predict(self, data: Any, **options: Any) -> NDArray[Any]:
-        """The most probable class of each graph ``(n_graphs,)``; arguments of :meth:`prepare`."""
+        """The most probable class of each graph ``(n_graphs,)``; ``data`` and ``options`` as in :meth:`prepare`."""
         return self.classes_[self.predict_proba(data, **options).argmax(axis=1)]
 
 
@@ -194,6 +194,7 @@ def save_model(
     model : GraphClassifier or PreparedModel
         Fitted. Of methods, those in ``isocapsnet.MODELS`` can be saved.
     path : path
+        The file.
     decoder : bool
         False leaves out the decoder of a capsule network. Predictions stay as they are; ``reconstruct`` is lost.
     precision : {"full", "half"}
@@ -204,6 +205,7 @@ def save_model(
     Returns
     -------
     path : Path
+        The file.
 
     Examples
     --------
@@ -257,6 +259,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path
+        The file.
 
     Returns
     -------

@@ -253,6 +253,7 @@ class Results:
         Returns
         -------
         path : Path
+            The page.
         """
         from isocapsnet._reporting import make_content
         from isocapsnet.report.figures import save_figure

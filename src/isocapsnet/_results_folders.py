@@ -104,6 +104,7 @@ def open_results(folder: str | Path, *, test: str | None = None) -> Results:
     Parameters
     ----------
     folder : path
+        The results folder.
     test : {"corrected-z", "resampled-t"}, optional
         How intervals and p-values are computed; by default as in the run that wrote the folder.
 
@@ -114,10 +115,7 @@ def open_results(folder: str | Path, *, test: str | None = None) -> Results:
 
     Examples
     --------
-    >>> import isocapsnet
     >>> results = isocapsnet.open_results("results")    # doctest: +SKIP
-    >>> results.verdicts["linear"]                      # doctest: +SKIP
-    'above chance'
     """
     path = Path(folder)
     check_option("test", test or DEFAULT_TEST, tuple(TESTS))
@@ -229,9 +227,13 @@ def compare(*folders: str | Path, out: str | Path | None = None, test: str = DEF
     test : {"corrected-z", "resampled-t"}
         How intervals and p-values are computed; see :func:`isocapsnet.benchmark`.
 
+    Returns
+    -------
+    list of Results
+        One for each.
+
     Examples
     --------
-    >>> import isocapsnet
     >>> [results] = isocapsnet.compare("results-a", "results-b", out="merged")    # doctest: +SKIP
     """
     paths = [Path(folder) for folder in folders]

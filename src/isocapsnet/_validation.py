@@ -20,7 +20,13 @@ _MAX_VALUE = 1e100
 
 
 class InputError(ValueError):
-    """Input that cannot be used; the message is one printable line of limited length."""
+    """Input that cannot be used; the message is one printable line of limited length.
+
+    Parameters
+    ----------
+    sentence : str
+        What is wrong, where, and how to fix it.
+    """
 
     def __init__(self, sentence: str) -> None:
         super().__init__(printable(sentence))

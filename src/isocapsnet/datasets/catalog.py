@@ -54,7 +54,8 @@ def fetch_graphs(name: str, *, cache: Path | None = None, progress: Progress | N
     """Get a dataset of :data:`CATALOG` by name.
 
     A file of the dataset in the folder ``$ISOCAPSNET_DATA`` is read. Otherwise the dataset is downloaded on first use
-    and kept in ``cache`` (by default the platform's cache folder, or ``$ISOCAPSNET_CACHE``).
+    and kept in ``cache`` (by default the platform's cache folder, or ``$ISOCAPSNET_CACHE``). ``progress`` is called
+    with the name of a file, the bytes that were read, and their number if it is known.
     """
     check_option("name", name, tuple(CATALOG))
     entry = CATALOG[name]

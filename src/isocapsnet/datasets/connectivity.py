@@ -118,7 +118,7 @@ class TangentSpace(GraphTransformer):
 
 
 class FisherZ(GraphTransformer):
-    """Correlations to Fisher's z, arctanh(r), with a diagonal of zeros; |r| is clipped at ``limit``."""
+    """Correlations to Fisher's z, arctanh(r), with a diagonal of zeros; ``|r|`` is clipped at ``limit``."""
 
     on_edges = "monotone"
 
@@ -191,7 +191,7 @@ class ValueThreshold(GraphTransformer):
 
 
 class LogTransform(GraphTransformer):
-    """Streamline counts on a logarithmic scale: sign(x) log(1 + |x|)."""
+    """Streamline counts on a logarithmic scale: sign(x) log(1 + ``|x|``)."""
 
     on_edges = "monotone"
 

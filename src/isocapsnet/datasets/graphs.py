@@ -35,14 +35,17 @@ class BrainGraphs:
         A class per graph; ``None``, NaN or an empty text mark an unlabelled graph. With ``label_names`` these are
         codes already: indices into the names, -1 for an unlabelled graph.
     label_names : sequence of str, optional
+        Names of the classes.
     subjects : sequence of str (n_graphs,), optional
         Unique identifiers; by default numbers.
     sites : sequence of str (n_graphs,), optional
+        Acquisition sites.
     covariates : DataFrame (n_graphs, n_covariates), optional
         Numbers are kept as float64, everything else as text; NaN and empty texts are missing values.
     time_series : sequence of arrays (n_timepoints, n_nodes), optional
         The number of time points may differ between subjects.
     atlas : Atlas, optional
+        Names and coordinates of the nodes.
     folds : sequence of int arrays, optional
         Predefined test sets: indices of graphs.
     exclusions : mapping, optional
@@ -50,6 +53,7 @@ class BrainGraphs:
     handled : mapping, optional
         What was corrected while reading, and where.
     name : str, optional
+        The name of the dataset in tables and reports.
 
     Attributes
     ----------
@@ -200,7 +204,7 @@ class BrainGraphs:
 
     @property
     def passport(self) -> dict[str, Any]:
-        """A copy of the passport: plain JSON values with the content digest, see :func:`make_passport`."""
+        """A copy of the passport: plain JSON values with the content digest."""
         return copy.deepcopy(self._passport)
 
     @cached_property
@@ -223,12 +227,12 @@ class BrainGraphs:
         return "\n".join(f"{what:<17} {printable(value)}" for what, value in format_passport(self._passport))
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some constructor arguments changed."""
+        """A copy with ``changes`` of constructor arguments."""
         names = inspect.signature(type(self)).parameters
         return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
     def subset(self, selection: ArrayLike, *, reason: str | None = None) -> Self:
-        """The graphs at some indices, or where a mask of ``n_graphs`` is true, in that order.
+        """The graphs of a ``selection``: indices, in that order, or a mask of ``n_graphs``.
 
         Folds keep the graphs that remain. With a ``reason``, the others are recorded as exclusions.
         """
@@ -260,7 +264,7 @@ class BrainGraphs:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write everything into one ``.npz`` without pickles that :meth:`load` maps instead of reading."""
+        """Write everything to ``path``, an ``.npz`` without pickles that :meth:`load` maps instead of reading."""
         path = Path(path)
         if path.suffix != ".npz":
             raise InputError(f"{path.name} does not end in .npz; graphs are saved as .npz.")
@@ -268,9 +272,10 @@ class BrainGraphs:
 
     @classmethod
     def load(cls, path: str | Path, *, read_limit: int | None = None) -> Self:
-        """Open what :meth:`save` wrote. Large arrays are memory-mapped; the digest is checked with the passport.
+        """Open ``path``, which :meth:`save` wrote.
 
-        ``read_limit`` is that of :func:`~isocapsnet.datasets.readers.load_graphs`.
+        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` is that
+        of :func:`~isocapsnet.datasets.readers.load_graphs`.
         """
         path = Path(path)
         arrays = read_archive(path, ReadLimit(read_limit), own=True)

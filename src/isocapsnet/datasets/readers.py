@@ -127,6 +127,11 @@ def load_graphs(
         Bytes of memory that reading may use. Files that declare more data than a third of it are refused before
         anything is allocated. The default is the free memory. Arrays that are mapped from an ``.npz`` do not count.
 
+    Returns
+    -------
+    data : BrainGraphs
+        Graphs or time series, labels, subjects, and a passport of what was read and corrected.
+
     Raises
     ------
     InputError
@@ -146,7 +151,8 @@ def load_graphs(
 def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[BrainGraphs | None, Findings]:
     """Read like :func:`load_graphs`, but return all problems instead of raising the first.
 
-    The data are ``None`` if they would be refused. The findings also include asymmetric graphs, nodes without signal
+    ``source`` and ``options`` are those of :func:`load_graphs`. The data are ``None`` if they would be refused. The
+    findings also include asymmetric graphs, nodes without signal
     and near-duplicate subjects.
     """
     findings, data = Findings(), None

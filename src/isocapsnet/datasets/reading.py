@@ -108,7 +108,7 @@ class Reader:
     read : callable
         ``read(source, options, findings, limit)`` returns what :func:`assemble` returns.
     options : tuple of str
-        The :data:`COLUMN_OPTIONS` and :data:`FILE_OPTIONS` that the reader uses. The others are refused.
+        The ``COLUMN_OPTIONS`` and ``FILE_OPTIONS`` that the reader uses. The others are refused.
     """
 
     recognise: Callable[[Any], bool]
@@ -142,6 +142,8 @@ def assemble(
     matrices : sequence of arrays, or array (n_graphs, n_nodes, n_nodes)
         One per subject, square or (n_timepoints, n_nodes).
     subjects : sequence of str
+    options, findings : ReadOptions, Findings
+        As the reader was given them.
     sources : sequence of str, optional
         Source of each matrix, for messages; by default the subject.
     node_names : sequence, optional

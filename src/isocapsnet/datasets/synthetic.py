@@ -84,6 +84,7 @@ def make_planted_graphs(
     Parameters
     ----------
     n_graphs, n_nodes : int
+        The number of graphs, and of nodes in each of them.
     kernel_size : int
         Nodes of a pattern, at least 2 (3 for "orientation": a single edge has no orientation; 4 to 7 for "wiring": all
         triangles with the same weights are isomorphic).
@@ -130,10 +131,12 @@ def make_planted_graphs(
     missing_nodes : int
         Nodes without signal in each graph, drawn anew for each: rows and columns of zeros.
     random_state : int or None
+        Seed; the same seed gives the same graphs.
 
     Returns
     -------
     PlantedGraphs
+        Graphs, labels, sites, the planted patterns, and where each graph has them.
     """
     effects = _check_effects(effect, placement, orientation)
     check_option("background", background, ("blocks", "constant"))

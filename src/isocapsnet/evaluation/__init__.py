@@ -3,7 +3,6 @@
 The package is given estimators and a loader of data by import path; it imports neither models nor datasets.
 """
 
-# ruff: noqa: F401
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.executors import InProcessExecutor, dask_executor, local_executor
 from isocapsnet.evaluation.engine.runner import Outcome, run
@@ -17,3 +16,29 @@ from isocapsnet.evaluation.protocol import PROTOCOLS, Protocol, Scheme
 from isocapsnet.evaluation.results import ResultsTable, tabulate
 from isocapsnet.evaluation.samples import DataSource, Samples
 from isocapsnet.evaluation.store import Store
+
+__all__ = [
+    "METRICS",
+    "PROTOCOLS",
+    "TESTS",
+    "DataSource",
+    "Execution",
+    "InProcessExecutor",
+    "Job",
+    "Limits",
+    "MethodSpec",
+    "Metric",
+    "Outcome",
+    "Plan",
+    "Procedure",
+    "Protocol",
+    "ResultsTable",
+    "Samples",
+    "Scheme",
+    "Step",
+    "Store",
+    "dask_executor",
+    "local_executor",
+    "run",
+    "tabulate",
+]

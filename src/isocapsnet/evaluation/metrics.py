@@ -20,7 +20,7 @@ class Metric(NamedTuple):
     """A score of predicted probabilities, its name in text, and the range of its values.
 
     ``variance`` takes what ``function`` takes: the variance of the score that the test subjects imply, the sum of their
-    squared contributions. By default each subject is left out in turn (:func:`jackknife_variance`).
+    squared contributions. By default each subject is left out in turn (``jackknife_variance``).
     """
 
     label: str

@@ -46,6 +46,7 @@ class MethodSpec:
 
     @property
     def label(self) -> str:
+        """The name of the method in tables, with its parameters."""
         return method_label(self.name, self.parameters)
 
 
@@ -128,7 +129,7 @@ class Plan:
 
     @cached_property
     def detectable(self) -> dict[str, float]:
-        """Effects that are found with 80 % power: see :attr:`isocapsnet.evaluation.procedures.Procedure.power`."""
+        """Effects that are found with 80 % power: see ``Procedure.power``."""
         samples = self.source.load()
         # A fold of one class has no ROC AUC.
         splits = [split for split in self.folds if len(np.unique(samples.labels[split.test])) > 1] or self.folds

@@ -33,6 +33,7 @@ class Step:
     columns: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Any]:
+        """What the result of the step depends on, as JSON values."""
         return {"name": self.name, "parameters": self.parameters, "columns": self.columns}
 
 

@@ -28,7 +28,7 @@ class Procedure(NamedTuple):
     power : callable
         The folds of a plan and its number of methods to numbers by name: ``n_scores`` test folds; ``above_chance`` and
         ``between_methods``, the ROC AUC and the difference that are found with 80 % power. Further names are those of
-        :func:`isocapsnet.evaluation.power.describe_power`.
+        ``power.describe_power``.
     min_folds : int
         Test folds without which there is no test.
     of_chance, of_differences, of_intervals : str

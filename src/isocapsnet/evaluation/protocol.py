@@ -67,10 +67,12 @@ class Protocol:
 
     @property
     def scheme(self) -> "Scheme":
+        """The entry of ``PROTOCOLS``."""
         return PROTOCOLS[self.name]
 
     @property
     def is_tuned(self) -> bool:
+        """Whether settings are searched inside each training fold."""
         return self.scheme.is_tuned and self.inner_folds > 1 and self.n_candidates > 1
 
     def to_json(self) -> dict[str, Any]:

@@ -104,7 +104,8 @@ def tabulate(
 ) -> ResultsTable:
     """The table of records that share a dataset, a protocol and a preparation; ``errors`` are of failed jobs.
 
-    ``persons`` (n_graphs,) numbers the person of each graph of the dataset, if people have several.
+    ``persons`` (n_graphs,) numbers the person of each graph of the dataset, if people have several. ``test`` is
+    a name in ``TESTS``.
     """
     return tabulate_summaries((summarise(record, persons) for record in records), errors, test)
 

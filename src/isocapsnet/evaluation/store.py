@@ -59,7 +59,7 @@ class Store:
     def load(self, job: Job, expected: Mapping[str, Any] | None = None) -> Record | None:
         """The record of a finished job, or None if there is no usable one.
 
-        ``expected`` is the fold of the plan (:func:`isocapsnet.evaluation.jobs.describe_fold`).
+        ``expected`` is the fold of the plan (``jobs.describe_fold``).
         """
         path = self._find("records", job.key)
         record = self._read(path).get(job.key)

@@ -54,7 +54,7 @@ def attribute_edges(estimator: Any, graphs: ArrayLike, method: str = "gradient")
     -------
     array (n_graphs, n_contrasts, n_nodes, n_nodes)
         Symmetric: each entry holds the mean of the edge's two entries. Contrasts as in
-        :func:`~isocapsnet.explanation.contrasts.margins`.
+        ``contrasts.margins``.
     """
     check_option("method", method, ATTRIBUTIONS)
     if not is_network(estimator):
@@ -93,6 +93,7 @@ def randomization_check(estimator: Any, graphs: ArrayLike, method: str = "gradie
     If an untrained network gives the same attributions, they say nothing about what was learned (Adebayo et al.,
     "Sanity checks for saliency maps", 2018). Spearman's correlation between the mean absolute attributions of the
     edges, mean over three untrained networks. It should be near 0; do not trust attributions where it is near 1.
+    ``estimator``, ``graphs`` and ``method`` are those of :func:`attribute_edges`.
     """
     return untrained_correlation(estimator, estimator._check_fitted(graphs), method)
 

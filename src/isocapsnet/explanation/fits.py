@@ -118,6 +118,7 @@ class FitExplanation:
 
     @property
     def n_nodes(self) -> int:
+        """Nodes of each graph."""
         return len(self.edges)
 
 
@@ -175,10 +176,10 @@ def explain_refits(
 ) -> Iterator[tuple[FitExplanation, NDArray[np.int64]]]:
     """Fit a clone of the estimator to all stratified folds but one, and explain it on the remaining fold.
 
-    Parameters are those of :func:`explain_fit`; fit number i uses the seed ``random_state + i``. If graphs have to be
-    prepared, ``prepare(train, test)`` returns those of both parts, prepared as the training part says. Yields each
-    explanation with the indices ``(n_test,)`` of the graphs that the fit did not see. Input is checked before the first
-    fit.
+    ``labels``, ``method`` and the others are those of :func:`explain_fit`; fit number i uses the
+    seed ``random_state + i``. If graphs have to be prepared, ``prepare(train, test)`` returns those of both parts,
+    prepared as the training part says. Yields each explanation with the indices ``(n_test,)`` of the graphs that the
+    fit did not see. Input is checked before the first fit.
     """
     X = check_graphs(graphs)
     check_number("folds", folds, low=2, integer=True)

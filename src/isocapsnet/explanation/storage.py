@@ -46,7 +46,10 @@ _NO_ORIENTATION = -1
 
 
 def write_explanation(estimator: Any, graphs: ArrayLike, labels: ArrayLike, folder: str | Path) -> None:
-    """Explain a network on held-out graphs and write ``explanation.npz`` into ``folder``; nothing for other methods."""
+    """Explain a network on held-out graphs and write ``explanation.npz`` into ``folder``.
+
+    ``graphs`` and their ``labels`` were not used to train ``estimator``. Of other methods nothing is written.
+    """
     if is_network(estimator):
         save_explanation(explain_fit(estimator, graphs, labels), folder)
 

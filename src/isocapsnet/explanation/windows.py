@@ -42,7 +42,7 @@ class WindowEvidence(NamedTuple):
     Attributes
     ----------
     evidence : array (n_graphs, n_contrasts, n_templates, n, n)
-        Contribution to the margin of :func:`~isocapsnet.explanation.contrasts.margins`.
+        Contribution to the margin of ``contrasts.margins``.
     unattributed : array (n_graphs, n_contrasts)
         The part of the margin that belongs to no window, without that of the motif form.
     scores : array (n_graphs, n_templates, n, n)

@@ -50,20 +50,20 @@ class PermutationCapsules(NamedTuple):
 
 
 def safe_norm(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """Euclidean length whose gradient at zero is zero, and not NaN."""
+    """Euclidean length of ``x`` over ``dim``, whose gradient at zero is zero and not NaN; ``keepdim`` as in torch."""
     squared = x.square().sum(dim=dim, keepdim=keepdim)
     zero = squared == 0  # not `> 0`: NaN must remain NaN, or divergence would be hidden
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
 def squash(x: Tensor, dim: int = -1) -> Tensor:
-    """‖x‖²/(1 + ‖x‖²) · x/‖x‖ (Eq. 6): keeps the direction and makes the length less than 1."""
+    """‖x‖²/(1 + ‖x‖²) · x/‖x‖ (Eq. 6) over ``dim``: keeps the direction and makes the length less than 1."""
     length = safe_norm(x, dim=dim, keepdim=True)
     return x * (length / (1 + length.square()))
 
 
 def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
-    """Softmax with an additional logit fixed at 0, which receives the weight of capsules that fit no class."""
+    """Softmax of ``logits`` over ``dim`` with one more, 0, which takes the weight of capsules that fit no class."""
     top = logits.amax(dim=dim, keepdim=True).clamp_min(0).detach()
     exponential = (logits - top).exp()
     return exponential / (exponential.sum(dim=dim, keepdim=True) + (-top).exp())
@@ -210,6 +210,9 @@ def margin_loss(lengths: Tensor, targets: Tensor, class_weight: Tensor | None = 
 
 
 def reconstruction_loss(graphs: Tensor, reconstruction: Tensor, squared: bool = False) -> Tensor:
-    """‖A - Â‖_F of each graph (Eq. 12), or its square, as in the published program: ``(n_graphs,)``."""
+    """‖A - Â‖_F of each graph (Eq. 12) ``(n_graphs,)``, A in ``graphs`` and Â in ``reconstruction``.
+
+    ``squared=True`` returns its square, as in the published program.
+    """
     difference = (graphs - reconstruction).flatten(1)
     return difference.square().sum(dim=1) if squared else safe_norm(difference)

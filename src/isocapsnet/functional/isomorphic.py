@@ -144,11 +144,11 @@ def spectral_match(
 
     With K = U₁Λ₁U₁ᵀ and A = U₂Λ₂U₂ᵀ of the symmetrised matrices, P is
 
-    - ``"permutation"``: the permutation that maximises ⟨P, |U₂||U₁|ᵀ⟩, by exact linear assignment (Umeyama 1988). At a
-      perfect match A = QKQᵀ with distinct eigenvalues, Q is *a* maximum but not always the only one: without the signs
-      of the eigenvectors, two nodes whose rows of U₁ differ only in signs are the same, and the distance of the result
-      may be far from zero;
-    - ``"none"``: |U₂||U₁|ᵀ, the relaxation of FastIsoNN, with a distance above zero at a perfect match;
+    - ``"permutation"``: the permutation that maximises ``⟨P, |U₂||U₁|ᵀ⟩``, by exact linear assignment (Umeyama 1988).
+      At a perfect match A = QKQᵀ with distinct eigenvalues, Q is *a* maximum but not always the only one: without the
+      signs of the eigenvectors, two nodes whose rows of U₁ differ only in signs are the same, and the distance of the
+      result may be far from zero;
+    - ``"none"``: ``|U₂||U₁|ᵀ``, the relaxation of FastIsoNN, with a distance above zero at a perfect match;
     - ``"orthogonal"``: U₂SU₁ᵀ, as in the paper, with the signs S that make P closest to the identity,
       S_i = sign(u₁ᵢ·u₂ᵢ), where sign(0) = 1.
 
@@ -165,7 +165,7 @@ def spectral_match(
         The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly; or an object with such a
         tensor as ``object[:, :]`` and its parts.
     sort_eigenvalues : bool
-        Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see :func:`eigenvectors`.
+        Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see ``eigenvectors``.
 
     Returns
     -------
@@ -200,7 +200,8 @@ def spectral_permutations(
 ) -> IsomorphicMatch:
     """:func:`spectral_match` with ``projection="permutation"``, with numbers of permutations instead of matrices.
 
-    It needs the memory of the result and a few MB, and no table of k! permutations.
+    It needs the memory of the result and a few MB, and no table of k! permutations. ``graphs``, ``templates``,
+    ``stride``, ``window_vectors`` and ``sort_eigenvalues`` are those of :func:`spectral_match`.
     """
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
@@ -242,7 +243,8 @@ def _slices(length: int, step: int) -> list[slice]:
 def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1, sort_eigenvalues: bool = True) -> Tensor:
     """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending or in the order of the solver.
 
-    ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients.
+    ``graphs`` ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients; k is ``kernel_size``,
+    and ``stride`` and ``sort_eigenvalues`` are those of :func:`spectral_match`.
     """
     with torch.no_grad():
         return eigenvectors(windows_of(graphs, kernel_size, stride), sort_eigenvalues)

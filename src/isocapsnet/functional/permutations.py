@@ -28,7 +28,7 @@ def permutation_table(kernel_size: int, device: torch.device | str = "cpu") -> T
 
 
 def permutation_number(orders: Tensor) -> Tensor:
-    """Numbers of permutations: int64 ``(..., k)`` to int64 ``(...)``."""
+    """Numbers of permutations: ``orders`` int64 ``(..., k)`` to int64 ``(...)``."""
     k = orders.shape[-1]
     number = torch.zeros(orders.shape[:-1], dtype=torch.int64, device=orders.device)
     for i in range(k - 1):
@@ -39,7 +39,7 @@ def permutation_number(orders: Tensor) -> Tensor:
 
 
 def permutation_at(number: Tensor, kernel_size: int) -> Tensor:
-    """The inverse of :func:`permutation_number`: int64 ``(...)`` to int64 ``(..., k)``."""
+    """The inverse of :func:`permutation_number`: ``number`` ``(...)`` to int64 ``(..., k)``, k = ``kernel_size``."""
     if kernel_size <= _TABLE_SIZE:
         return permutation_table(kernel_size, number.device)[number]
     orders = torch.empty(*number.shape, kernel_size, dtype=torch.int64, device=number.device)
@@ -54,7 +54,7 @@ def permutation_at(number: Tensor, kernel_size: int) -> Tensor:
 
 
 def permutation_matrices(number: Tensor, kernel_size: int) -> Tensor:
-    """Boolean P with ``P[a, p[a]]``: numbers ``(...)`` to ``(..., k, k)``."""
+    """Boolean P with ``P[a, p[a]]``: ``number`` ``(...)`` to ``(..., k, k)``, k = ``kernel_size``."""
     return one_hot(permutation_at(number, kernel_size), kernel_size).bool()
 
 

@@ -73,7 +73,8 @@ def _search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Ten
 def released_primary_capsules(distance: Tensor, permutation: Tensor, kernel_size: int) -> PermutationCapsules:
     """squash(vec(P)·d²), with zeros replaced by -1.
 
-    On the k selected entries squash gives d²·‖m‖/(1 + ‖m‖²) with ‖m‖ = d²√k.
+    ``distance`` d and ``permutation`` are those of :func:`released_match`, k is ``kernel_size``. On the k selected
+    entries squash gives d²·‖m‖/(1 + ‖m‖²) with ‖m‖ = d²√k.
     """
     squared = distance.square()
     value = squared * (squared * kernel_size**0.5) / (1 + kernel_size * squared.square())
@@ -86,7 +87,8 @@ def released_primary_capsules(distance: Tensor, permutation: Tensor, kernel_size
 def released_distances(graphs: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
     """min over P of ‖A - PKPᵀ‖² of every window, and the winning permutation, both ``(n_graphs, n_windows)``.
 
-    As in the program, the gradient of the template is a sum over windows for each permutation, then over permutations.
+    ``graphs`` are ``(n_graphs, n_nodes, n_nodes)``. As in the program, the gradient of the template
+    is a sum over windows for each permutation, then over permutations.
     """
     k = template.shape[-1]
     windows = windows_of(graphs, k, 1).flatten(1, 2)  # (B, N, k, k)

@@ -131,6 +131,7 @@ _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
 def attend_to_votes(votes: Tensor, context: Tensor, over: str = "classes") -> Tensor:
     """Σ α û for votes ``(n_graphs, n_classes, n_capsules, capsule_size)`` in memory.
 
+    ``context`` ``(n_graphs, n_classes, capsule_size)`` is the sum of the class capsules so far.
     ``over="classes"`` is the leaky softmax of the paper, ``over="classes without leak"`` the softmax of Sabour et al.,
     ``over="windows"`` the softmax of the published program.
     """

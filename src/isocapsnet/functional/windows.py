@@ -79,7 +79,7 @@ def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tenso
 
 
 def diagonal_windows(n_nodes: int, kernel_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """All ranges of k neighbouring nodes ``(n_nodes - k + 1, k)``, int64."""
+    """All ranges of k = ``kernel_size`` neighbouring nodes ``(n_nodes - k + 1, k)``, int64."""
     if not 1 <= kernel_size <= n_nodes:
         raise InputError(f"kernel_size={kernel_size} is out of range; the graphs have {n_nodes} nodes.")
     return torch.arange(n_nodes, device=device).unfold(0, kernel_size, 1)
@@ -171,7 +171,7 @@ def shared_patterns(windows: Tensor, templates: Tensor, carriers: Tensor, n_step
 def mean_over(windows: Tensor, members: Tensor, default: Tensor) -> Tensor:
     """Mean ``(n_templates, k, k)`` of the windows ``(n_graphs, n_templates, k, k)`` of member graphs, if there are any.
 
-    ``members`` is ``(n_graphs, n_templates)``, bool.
+    ``members`` is ``(n_graphs, n_templates)``, bool; a template without members has its ``default``.
     """
     counts = members.sum(dim=0)[:, None, None]
     total = (windows * members[..., None, None]).sum(dim=0)
@@ -179,7 +179,7 @@ def mean_over(windows: Tensor, members: Tensor, default: Tensor) -> Tensor:
 
 
 def soft_minimum(distances: Tensor, temperature: float, dim: int = -1) -> Tensor:
-    """-τ log mean exp(-d/τ): near the minimum for small τ, near the mean for large τ."""
+    """-τ log mean exp(-d/τ) of ``distances`` over ``dim``: near the minimum for a small ``temperature`` τ."""
     n = distances.shape[dim]
     return -temperature * ((-distances / temperature).logsumexp(dim=dim) - math.log(n))
 

@@ -55,4 +55,5 @@ MODELS: dict[str, type[GraphClassifier]] = {
 #: Controls by name: methods of a benchmark that are given covariates instead of graphs.
 CONTROLS: dict[str, type[ConfoundClassifier]] = {"confound-only": ConfoundClassifier}
 
-__all__ = ["CONTROLS", "MODELS", "GraphClassifier"]
+__all__ = ["CONTROLS", "MODELS", "ConfoundClassifier", "GraphClassifier"]
+__all__ += [model.__name__ for model in MODELS.values()]

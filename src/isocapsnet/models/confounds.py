@@ -21,7 +21,7 @@ class ConfoundClassifier(ClassifierMixin, BaseEstimator):
     """Calibrated L2 logistic regression on standardised covariates, as ``linear`` is on edges; it never sees a graph.
 
     A benchmark gives it the age, sex, head motion and site of each subject, as columns of numbers
-    (:class:`~isocapsnet.datasets.covariates.CovariateEncoder`). A method that is not better than this one has not shown
+    (``CovariateEncoder``). A method that is not better than this one has not shown
     that it uses more of the brain than confounds tell.
 
     Parameters

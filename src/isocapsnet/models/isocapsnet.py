@@ -99,15 +99,15 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         Learning rate of the templates, without weight decay. The default is that of the other weights in the paper's
         network, and 0.02 in the motif form.
     n_templates : int
-        c, the number of learned templates.
+        The number of learned templates; c in the paper.
     kernel_size : int
-        k, nodes per template. Time grows with k!; an exact match supports at most 9.
+        Nodes per template; k in the paper. Time grows with k!; an exact match supports at most 9.
     stride : int
         Distance between neighbouring windows.
     matching : {"exact", "spectral"}
         All k! permutations, or eigenvectors and an assignment, for templates of up to 20 nodes.
     projection : {"permutation", "orthogonal", "none"}
-        The pose P of a spectral match: a permutation, U₂SU₁ᵀ as Eq. 3 of the paper has it, or |U₂||U₁|ᵀ; see
+        The pose P of a spectral match: a permutation, U₂SU₁ᵀ as Eq. 3 of the paper has it, or ``|U₂||U₁|ᵀ``; see
         :func:`~isocapsnet.functional.spectral_match`.
     weight_sharing : {"window", "template"}
         Routing weights of each window, or shared by all windows: fewer, but blind to the position of a pattern.
@@ -116,6 +116,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     capsule_size : int
         Size of the class capsules.
     routing_iterations : int
+        Iterations of dynamic routing.
     routing_over : {"classes", "windows"}
         What the couplings are normalised over: the classes, or the windows, as Eq. 7 is printed.
     gamma : float
@@ -123,12 +124,13 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     residual : bool
         Add capsules computed from the scores alone.
     residual_input : {"softmax", "scores"}
+        What these capsules are computed from: the softmax of the scores over windows, or the scores.
     residual_sizes, decoder_sizes : sequence of int
         Hidden layer sizes.
     residual_per_class : bool
         Whether each class has an MLP of its own, as Eq. 8 of the paper has it, or all share the hidden layers.
     reconstruction_weight : float
-        δ, the weight of the reconstruction loss. With 0 there is no decoder.
+        Weight of the reconstruction loss; δ in the paper. With 0 there is no decoder.
     template_scale : float
         Standard deviation of the initial templates, in units of the edges' own.
     tolerance : float

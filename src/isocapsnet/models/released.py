@@ -46,7 +46,7 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     Parameters
     ----------
     kernel_size : int
-        k, nodes of the template. Time and memory grow with k!; at most 9.
+        Nodes of the template; k in the paper. Time and memory grow with k!; at most 9.
     capsule_size : int
         Size of the class capsules.
     routing_iterations : int
@@ -58,6 +58,7 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
     learning_rate, weight_decay : float
         Of Adam; the weight decay is an L2 penalty, not decoupled.
     batch_size, max_epochs : int
+        Graphs in a step, and passes over all graphs.
     {running}
 
     Attributes

@@ -75,8 +75,10 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
 
     @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The tangent vector of each graph ``(n_graphs, n_nodes * (n_nodes + 1) / 2)``, or the squared distance to the
-        mean of each class ``(n_graphs, n_classes)``."""
+        """Tangent vectors of graphs ``X``, or their squared distances to the mean of each class.
+
+        Their shapes are ``(n_graphs, n_nodes * (n_nodes + 1) / 2)`` and ``(n_graphs, n_classes)``.
+        """
         return self._features(self._matrices(self._check_fitted(X)), self.means_)
 
     @property

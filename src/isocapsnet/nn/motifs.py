@@ -197,9 +197,9 @@ class MotifNetwork(nn.Module):
 
         A graph carries a template if the distance of its best window (that of :meth:`locate_patterns`) is at most a
         threshold. It is the one at which carriers and others differ most between the class that the template speaks for
-        and the rest (the largest balanced accuracy). :attr:`patterns` are what the carriers share, :attr:`others` what
-        graphs of other classes have in its place, and :attr:`thresholds` are those of the distances.
-        :attr:`covariance` is that of the scores.
+        and the rest (the largest balanced accuracy). ``patterns`` are what the carriers share, ``others`` what
+        graphs of other classes have in its place, and ``thresholds`` are those of the distances.
+        ``covariance`` is that of the scores.
 
         Parameters
         ----------

@@ -58,7 +58,7 @@ class Execution:
         on_outcome: Callable[[Outcome], None] = lambda outcome: None,
         on_stage: OnStage | None = None,
     ) -> None:
-        """Run the waiting tasks; see :func:`isocapsnet.evaluation.engine.runner.run_tasks`."""
+        """Run the waiting tasks; see ``runner.run_tasks``."""
         self.store.remove_leftovers()
         self.store.set_aside_rejected()
 

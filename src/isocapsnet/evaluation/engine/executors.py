@@ -14,6 +14,7 @@ class InProcessExecutor(Executor):
     """Runs each call when it is submitted, in the caller's thread; a debugger can step into it."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Run ``fn`` with ``args`` and ``kwargs`` now, and return its result or exception as a finished future."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -29,7 +30,7 @@ def count_cores() -> int:
 
 @contextmanager
 def local_executor(n_processes: int) -> Iterator[Executor]:
-    """Threads that each own one child process, in which the jobs run."""
+    """An executor of ``n_processes`` threads that each own one child process, in which the jobs run."""
     workers: list[Worker] = []
     executor = ThreadPoolExecutor(n_processes, initializer=lambda: workers.append(own_worker()))
     try:

@@ -37,9 +37,10 @@ class Outcome:
 
 
 def run(tasks: Iterable[Task], store: Store, executor: Executor, **options: Any) -> None:
-    """Run the tasks that have no usable record and artifacts in the store, with the options of :func:`run_tasks`.
+    """Run the tasks that have no usable record and artifacts in the store.
 
-    Records and artifacts that cannot be used are set aside with a warning first.
+    ``executor`` runs them, with the ``options`` of ``run_tasks``. Records and artifacts that cannot be used are set
+    aside with a warning first.
     """
     remaining = [task for task in tasks if load_finished(task, store) is None]
     store.set_aside_rejected()
