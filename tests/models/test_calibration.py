@@ -109,9 +109,9 @@ def watched(monkeypatch):
     seen = {"trained": [], "asked": [], "given": [], "histories": []}
 
     class Watched(MODELS["cnn"]):
-        def _train(self, graphs, codes, training, validation, seed):
-            seen["trained"].append(training)
-            module, history = super()._train(graphs, codes, training, validation, seed)
+        def _train(self, parts, seed):
+            seen["trained"].append(parts.training)
+            module, history = super()._train(parts, seed)
             seen["histories"].append(history)
             return module, history
 

@@ -1,7 +1,7 @@
 """The batches of a fit: graphs that are scaled once and stay on the device, or that are read when they are needed."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -107,3 +107,12 @@ class GraphStore:
     def on_device(self, index: NDArray[np.int64]) -> Tensor:
         """Indices on the device of the graphs; the host does not wait for the steps that the device still has to do."""
         return torch.from_numpy(index).to(self.device, non_blocking=True)
+
+
+class Parts(NamedTuple):
+    """The graphs of a fit, the codes of the labelled ones, which are first, and indices of those in each part."""
+
+    graphs: GraphStore
+    codes: NDArray[np.int64]
+    training: NDArray[np.int64]
+    validation: NDArray[np.int64]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import class_weights, warn_user
-from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._batches import Parts
 from isocapsnet.models._calibration import LEAST_PER_CLASS, choose_second
 from isocapsnet.models._motif_form import MotifForm
 from isocapsnet.models._network import HeldOut
@@ -176,27 +176,14 @@ class TwoForms(TemplateClassifier):
         form.classes_, form.n_nodes_in_ = self.classes_, self.n_nodes_in_
         return form
 
-    def _train(
-        self,
-        graphs: GraphStore,
-        codes: NDArray[np.int64],
-        training: NDArray[np.int64],
-        validation: NDArray[np.int64],
-        seed: int,
-    ) -> tuple[nn.Module, History]:
-        if PAPER in self.forms_:
-            return super()._train(graphs, codes, training, validation, seed)
-        return self._motif_form(self.forms_[0])._train(graphs, codes, training, validation, seed)
+    def _train(self, parts: Parts, seed: int) -> tuple[nn.Module, History]:
+        return (
+            super()._train(parts, seed)
+            if PAPER in self.forms_
+            else self._motif_form(self.forms_[0])._train(parts, seed)
+        )
 
-    def _add_networks(
-        self,
-        graphs: GraphStore,
-        codes: NDArray[np.int64],
-        training: NDArray[np.int64],
-        validation: NDArray[np.int64],
-        seed: int,
-        held_out: HeldOut | None,
-    ) -> None:
+    def _add_networks(self, parts: Parts, seed: int, held_out: HeldOut | None) -> None:
         """Add the motif form that improves the scores of held-out graphs most, if one does."""
         if self.windows != "auto" or not self.calibrate:
             return
@@ -206,7 +193,9 @@ class TwoForms(TemplateClassifier):
                 reason = f"there are no scores of held-out graphs, which need {LEAST_PER_CLASS} graphs of each class"
             warn_user(f'windows="auto" is windows="contiguous" here: {reason}, so the motif form is left out.')
             return
-        labelled = graphs.plain().subset(np.arange(len(codes)))
+        codes, validation = parts.codes, parts.validation
+        labelled = parts.graphs.plain().subset(np.arange(len(codes)))
+        parts = parts._replace(graphs=labelled)
         forms = {windows: self._motif_form(windows) for windows in MOTIF_WINDOWS}
         modules: dict[str, nn.Module] = {}
         scores: dict[str, NDArray[np.float64]] = {}
@@ -214,7 +203,7 @@ class TwoForms(TemplateClassifier):
             form.callbacks, form.verbose = None, 0
             try:
                 if len(validation):
-                    modules[windows], _ = form._train(labelled, codes, training, validation, seed)
+                    modules[windows], _ = form._train(parts, seed)
                     scores[windows] = form._module_scores(modules[windows], labelled.subset(validation))
                 else:
                     scores[windows] = form._cross_scores(labelled, codes, seed)
@@ -227,7 +216,7 @@ class TwoForms(TemplateClassifier):
         windows = combination.chosen
         try:
             if windows not in modules:
-                modules[windows], _ = forms[windows]._train(labelled, codes, training, validation, seed)
+                modules[windows], _ = forms[windows]._train(parts, seed)
         except TrainingDivergedError as error:
             _warn_left_out(windows, error)
             return

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from isocapsnet._state import check_arrays, check_truth
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, warn_user
-from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._batches import GraphStore, Parts
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
@@ -87,15 +87,7 @@ class NetworkClassifier(GraphClassifier):
     def _prepare(self, module: nn.Module, graphs: GraphStore) -> None:
         """Let the module learn from the training graphs, labelled or not, before the first epoch."""
 
-    def _add_networks(
-        self,
-        graphs: GraphStore,
-        codes: NDArray[np.int64],
-        training: NDArray[np.int64],
-        validation: NDArray[np.int64],
-        seed: int,
-        held_out: HeldOut | None,
-    ) -> None:
+    def _add_networks(self, parts: Parts, seed: int, held_out: HeldOut | None) -> None:
         """Add what improves the scores of held-out graphs to the fitted module."""
 
     # -- fitting --------------------------------------------------------------------------------------------
@@ -121,24 +113,19 @@ class NetworkClassifier(GraphClassifier):
         graphs = self._build_store(X, codes, device, X_unlabeled)
         training, validation = self._split(codes, seed)
         held_out = None if len(validation) else self._cross_fit(graphs, codes, seed)
-        self.module_, self.history_ = self._train(graphs, codes, training, validation, seed)
+        parts = Parts(graphs, codes, training, validation)
+        self.module_, self.history_ = self._train(parts, seed)
         if len(validation) and self.calibrate:
             held_out = self._module_scores(self.module_, graphs.subset(validation)), codes[validation]
         weights = class_weights(self.class_weight, self.classes_, codes)
         self.is_calibrated_ = held_out is not None
         self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
-        self._add_networks(graphs, codes, training, validation, seed, held_out)
+        self._add_networks(parts, seed, held_out)
         self._warn_if_constant(X, training[:1000])
 
-    def _train(
-        self,
-        graphs: GraphStore,
-        codes: NDArray[np.int64],
-        training: NDArray[np.int64],
-        validation: NDArray[np.int64],
-        seed: int,
-    ) -> tuple[nn.Module, History]:
-        """A module trained on the graphs at ``training`` and all unlabelled ones, and its history."""
+    def _train(self, parts: Parts, seed: int) -> tuple[nn.Module, History]:
+        """A module trained on the training part and on all unlabelled graphs, and its history."""
+        graphs, codes, training, validation = parts
         used = graphs.subset(np.concatenate([training, np.arange(len(codes), len(graphs))]))
         weights = class_weights(self.class_weight, self.classes_, codes)
         criterion = self._build_criterion(torch.as_tensor(weights, dtype=torch.float32)).to(graphs.device)
@@ -198,7 +185,7 @@ class NetworkClassifier(GraphClassifier):
         seeds = np.random.SeedSequence(abs(seed)).generate_state(3).tolist()
         parts = []
         for (training, held_out), own_seed in zip(halves(codes, seeds[2]), seeds, strict=False):
-            module, _ = self._as_part()._train(graphs, codes, training, held_out[:0], own_seed)
+            module, _ = self._as_part()._train(Parts(graphs, codes, training, held_out[:0]), own_seed)
             parts.append((held_out, self._module_scores(module, graphs.subset(held_out))))
             del module  # makes room for the next
         held_out, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
