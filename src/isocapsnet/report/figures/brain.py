@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DRAWN_EDGES_PER_NODE = 4
 _CARRIERS = 4
 # The smallest size of a node at which an edge ends.
-_END = 8.0
+_END = 6.0
 # Views of a glass brain (left, back, right, top) in the order of its axes, and the coordinates that each shows.
 _VIEWS = {"l": (1, 2), "y": (0, 2), "r": (1, 2), "z": (0, 1)}
 
