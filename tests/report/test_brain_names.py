@@ -1,7 +1,5 @@
 """Glass brains: every edge ends at a dot, and the names of regions are where their dots are."""
 
-# ruff: noqa: F811
-
 import io
 import re
 from dataclasses import replace
@@ -15,7 +13,8 @@ from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import Scene
 from isocapsnet.report.figures import brain
 from isocapsnet.report.figures.style import as_png
-from tests.report.test_browser import BRAIN, Visit, browser, visit  # noqa: F401
+from tests.report.browsing import Visit
+from tests.report.test_browser import BRAIN
 
 REGIONS = (3, 20, 41, 60)
 
