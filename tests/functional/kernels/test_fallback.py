@@ -63,10 +63,10 @@ def with_one_warning(function):
         (MATCH, "search_tiles", match_and_gradients),
         (MATCH, "backward", match_and_gradients),
         (ROUTING, "iterate", capsules_and_gradients),
-        (ROUTING, "attend_chunks", capsules_and_gradients),
-        (ROUTING, "differentiate", capsules_and_gradients),
-        (ROUTING, "scatter", capsules_and_gradients),
-        (ROUTING, "scatter_windows", capsules_and_gradients),
+        (ROUTING, "pack_tiles", capsules_and_gradients),
+        (ROUTING, "sum_chunks", capsules_and_gradients),
+        (ROUTING, "backward", capsules_and_gradients),
+        (ROUTING, "scatter_tiles", capsules_and_gradients),
     ],
 )
 def test_a_kernel_that_fails_when_called_is_replaced_and_not_tried_again(monkeypatch, module, function, compute):

@@ -523,9 +523,11 @@ def spread_vectors(
             data = context.make_array(array)(context, builder, value).data
             return builder.bitcast(data, context.get_value_type(vector).as_pointer())
 
-        def add(target: ir.Value, number: ir.Value, update: Callable[[ir.Value], ir.Value]) -> None:
+        def add(target: ir.Value, number: ir.Value, z: ir.Value, scale: ir.Value | None = None) -> None:
             place = builder.gep(target, [number])
-            builder.store(update(builder.load(place, align=align)), place, align=align)
+            total = builder.load(place, align=align)
+            total = builder.fadd(total, z) if scale is None else _call(builder, "fmuladd", [scale, z, total])
+            builder.store(total, place, align=align)
 
         align, lanes = rows.dtype.bitwidth // 8, vector.lanes
         load_vector = _vector_at(context, builder, vectors, args[1])
@@ -548,10 +550,9 @@ def spread_vectors(
                     builder.store(_call(builder, "fmuladd", [weight, one, builder.load(slot)]), slot)
             for t, slot in enumerate(mixed):
                 z, here = builder.load(slot), _plus(builder, builder.add(args[11], selected(t)), p)
-                add(all_totals, _plus(builder, args[7], t * parts + p), lambda total, z=z: builder.fadd(total, z))
+                add(all_totals, _plus(builder, args[7], t * parts + p), z)
                 if len(nodes) <= SUMMED:
-                    scale = excess(_plus(builder, first_own, t))
-                    add(all_targets, here, lambda total, z=z, scale=scale: _call(builder, "fmuladd", [scale, z, total]))
+                    add(all_targets, here, z, excess(_plus(builder, first_own, t)))
                 else:
                     place = builder.gep(all_targets, [ir.Constant(ir.IntType(64), t * parts + p)])
                     builder.store(z, place, align=align)

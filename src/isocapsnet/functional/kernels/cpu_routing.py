@@ -58,7 +58,8 @@ class Windows(NamedTuple):
             values.flatten().numpy(),
             numbers.flatten().numpy(),
             values.numpy().dtype.type(padding),
-            *values.shape,
+            len(values),
+            values.shape[1],
             excess.flatten().numpy(),
             packed.flatten().numpy(),
         )
@@ -71,7 +72,7 @@ class Windows(NamedTuple):
         excess, numbers = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
         return excess + self.padding, numbers.long(), self.weight
 
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, int, int, int]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
         return (
             self.excess.flatten().numpy(),
@@ -80,7 +81,8 @@ class Windows(NamedTuple):
             self.weight.numpy().dtype.type(self.padding),
             _selected_rows(self.kernel_size),
             ((None,) * self.kernel_size, (None,) * (self.weight[0, 0, 0].nbytes // simd.VECTOR_BYTES)),
-            *self.weight.shape[:2],
+            len(self.weight),
+            self.weight.shape[1],
             self.excess.shape[1],
         )
 
