@@ -200,6 +200,15 @@ def test_named_regions_are_aligned_if_no_subject_has_all(tmp_path):
         load_graphs(write_named(tmp_path / "two", data, other))
 
 
+def test_a_table_of_the_atlas_is_no_list_of_subjects(tmp_path):
+    folder = layouts.LAYOUTS["one .csv per subject"].write(FORTY, tmp_path)
+    for titles in ("index,name,x,y,z", "id,region,x,y,z"):
+        (folder / "regions.csv").write_text(titles + "\n" + "".join(f"{i},area{i},1,2,3\n" for i in range(8)))
+        assert np.array_equal(load_graphs(folder, target="diagnosis").adjacency, FORTY.adjacency)
+    with pytest.raises(InputError, match=r"one column of subjects|no list of regions"):
+        load_graphs(folder, target="diagnosis", regions=folder / "regions.csv")
+
+
 @pytest.mark.parametrize("prefix", ["", "V", "X", "Var"])
 def test_positions_are_no_names(tmp_path, prefix):
     """Of a matrix without its empty regions, pandas and R count the columns that are left."""
