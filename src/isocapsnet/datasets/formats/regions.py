@@ -32,7 +32,7 @@ def is_region_list(path: Path) -> bool:
 
 def find_regions(folder: Path) -> Path | None:
     """Where the lists of regions of a folder are: in one table, or in files beside the matrices."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_region_list(path)]
+    files = [path for path in sorted(folder.rglob("*")) if is_region_list(path) and path.is_file()]
     tables = [path for path in files if _TABLE.fullmatch(path.name) and _is_list_of_subjects(path)]
     files = [path for path in files if _LIST.fullmatch(path.name)]
     if len(tables) > 1:
