@@ -200,6 +200,28 @@ def test_named_regions_are_aligned_if_no_subject_has_all(tmp_path):
         load_graphs(write_named(tmp_path / "two", data, other))
 
 
+def test_a_table_of_the_atlas_is_no_list_of_subjects(tmp_path):
+    folder = layouts.LAYOUTS["one .csv per subject"].write(FORTY, tmp_path)
+    for titles in ("index,name,x,y,z", "id,region,x,y,z"):
+        (folder / "regions.csv").write_text(titles + "\n" + "".join(f"{i},area{i},1,2,3\n" for i in range(8)))
+        assert np.array_equal(load_graphs(folder, target="diagnosis").adjacency, FORTY.adjacency)
+    with pytest.raises(InputError, match=r"one column of subjects|no list of regions"):
+        load_graphs(folder, target="diagnosis", regions=folder / "regions.csv")
+
+
+@pytest.mark.parametrize("prefix", ["", "V", "X", "Var"])
+def test_positions_are_no_names(tmp_path, prefix):
+    """Of a matrix without its empty regions, pandas and R count the columns that are left."""
+    for subject, _, _, graph in layouts.pairs(FORTY):
+        nodes = np.flatnonzero(graph.any(axis=0))
+        frame = pd.DataFrame(graph[np.ix_(nodes, nodes)], columns=[f"{prefix}{i + 1}" for i in range(len(nodes))])
+        frame.to_csv(tmp_path / f"{subject}.csv", index=False)
+    with pytest.raises(InputError, match="7 nodes but most graphs have 8"):
+        load_graphs(tmp_path)
+    numbers = write_named(tmp_path / "numbers", FORTY, {(s, n): f"{n + 1}" for s in FORTY.subjects for n in range(8)})
+    assert np.array_equal(load_graphs(numbers).adjacency, FORTY.adjacency)  # numbers of regions have gaps
+
+
 def test_a_region_that_nobody_has_is_a_node_if_the_number_is_given(tmp_path):
     folder = layouts.LAYOUTS["different regions, lists"].write(FORTY, tmp_path)
     read = load_graphs(folder, n_nodes=10)

@@ -1,5 +1,6 @@
 """Corrections of graphs and time series while they are read, which are recorded, and gaps that are refused."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
+from isocapsnet.datasets.formats.text import is_counting
 
 if TYPE_CHECKING:
     from isocapsnet.datasets.findings import Findings
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 _Graphs = TypeVar("_Graphs", NDArray[Any], list[NDArray[Any]])
 # With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
 _MIN_TIME_POINTS = 10
+_NUMBERED = re.compile(r"^(?:[vx]|var|col(?:umn)?[ _]?)(?=\d)", re.IGNORECASE)
 
 
 def mend_and_align(
@@ -139,6 +142,8 @@ def align_nodes(
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append("Some files name their nodes, in different orders, and others do not.")
         return matrices, None
+    if node_order is None and any(len(names) != len(named[0]) for names in named) and all(map(_is_numbering, named)):
+        return matrices, None  # positions, not names: which nodes are missing is not known
     reference = list(_merge_names(named, max_missing) if node_order is None else node_order)
     index = {node: i for i, node in enumerate(reference)}
     aligned = []
@@ -162,6 +167,11 @@ def align_nodes(
             findings.handle("nodes absent from the file kept without edges" if missing else "nodes reordered", source)
         aligned.append(matrix)
     return aligned, reference
+
+
+def _is_numbering(names: Sequence[str]) -> bool:
+    """Whether names only count the columns, as pandas, R (V1, X1) and MATLAB (Var1) write them."""
+    return is_counting([_NUMBERED.sub("", name) for name in names])
 
 
 def _merge_names(named: Sequence[Sequence[str]], max_missing: float) -> list[str]:

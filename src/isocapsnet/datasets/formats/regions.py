@@ -13,7 +13,7 @@ from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.participants import is_identifier
-from isocapsnet.datasets.formats.text import read_table, read_text
+from isocapsnet.datasets.formats.text import Table, read_table, read_text
 from isocapsnet.datasets.identifiers import match_subjects
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions
@@ -32,8 +32,9 @@ def is_region_list(path: Path) -> bool:
 
 def find_regions(folder: Path) -> Path | None:
     """Where the lists of regions of a folder are: in one table, or in files beside the matrices."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_region_list(path)]
-    tables = [path for path in files if _TABLE.fullmatch(path.name)]
+    files = [path for path in sorted(folder.rglob("*")) if is_region_list(path) and path.is_file()]
+    tables = [path for path in files if _TABLE.fullmatch(path.name) and _is_list_of_subjects(path)]
+    files = [path for path in files if _LIST.fullmatch(path.name)]
     if len(tables) > 1:
         raise InputError(f"{folder.name} has several tables of regions ({tables[0].name}...); choose with regions=.")
     return tables[0] if tables else folder if files else None
@@ -63,6 +64,8 @@ def name_regions(
     lists = _read_regions(source, limit)
     aliases = dict(zip((Path(one).stem for one in sources), subjects, strict=True))
     matches = {subject: name for name, subject in match_subjects(lists, subjects, aliases).items()}
+    if options.regions is None and not matches:  # a file that was found and is about something else
+        return {}
     named: list[list[str] | None] = []
     for subject, where, size in zip(subjects, sources, sizes, strict=True):
         regions = lists.get(matches.get(subject, ""))
@@ -97,17 +100,28 @@ def _read_regions(source: Path, limit: ReadLimit) -> Mapping[str, list[str]]:
     if source.suffix.lower() == ".json":
         return _read_json(source, limit)
     table = read_table(source, limit)
-    ids = [column for column in table.columns if is_identifier(column) and not _TITLE.fullmatch(column)]
-    titles = [column for column in table.columns if _TITLE.fullmatch(column)]
-    if len(ids) != 1 or len(titles) != 1:
+    columns = _find_columns(table)
+    if columns is None:
         raise InputError(
             f"{source.name} must have one column of subjects (such as participant_id) and one called regions; it has "
             f"{', '.join(list(table.columns)[:8])}."
         )
     regions: dict[str, list[str]] = {}
-    for subject, cell in zip(table.column(ids[0]), table.column(titles[0]), strict=True):
+    for subject, cell in zip(*map(table.column, columns), strict=True):
         regions.setdefault(subject, []).extend(_split(cell))
     return regions
+
+
+def _is_list_of_subjects(path: Path) -> bool:
+    """Whether a table has the regions of each subject; others describe the regions of an atlas."""
+    return path.suffix.lower() == ".json" or _find_columns(read_table(path)) is not None
+
+
+def _find_columns(table: Table) -> tuple[str, str] | None:
+    """The columns of subjects and of their regions, if there is one of each."""
+    ids = [column for column in table.columns if is_identifier(column) and not _TITLE.fullmatch(column)]
+    titles = [column for column in table.columns if _TITLE.fullmatch(column)]
+    return (ids[0], titles[0]) if len(ids) == len(titles) == 1 else None
 
 
 def _read_list(path: Path, limit: ReadLimit) -> list[str]:
