@@ -239,7 +239,10 @@ def test_templates_without_weight_have_no_cards_and_this_is_said(both_forms: Iso
 def test_fits_without_the_motif_form_count_against_it(explanation: Explanation, model: IsoCapsNetClassifier) -> None:
     fits = [explain_fit(model, X[i::3], Y[i::3]) for i in range(3)]
     tests = [np.arange(120)[i::3] for i in range(3)]
-    assert combine_motifs(fits, tests)[0].verdict == "stable"
+    card = combine_motifs(fits, tests, class_names=["control", "case"])[0]
+    counts = zip(card.n_carriers, card.n_graphs, ["control", "case"], strict=True)
+    assert card.verdict == "stable" and all(f"{a} of {b} {name} graphs" in card.sentence for a, b, name in counts)
+    assert f"{card.n_carriers[1]} of {card.n_graphs[1]} class 1 graphs" in combine_motifs(fits, tests)[0].sentence
     without = [*fits, replace(fits[0], motifs=None)]
     card = combine_motifs(without, [*tests, tests[0]])[0]
     assert (card.n_fits, card.n_without, card.n_left_out, card.verdict) == (4, 1, 0, "not stable")

@@ -16,6 +16,15 @@ from tests.report.browsing import Visit
 SAVE_RESULTS = "#comparison .table-block:has(#results) .downloads button:first-of-type"
 
 
+def test_the_curve_over_sample_size_is_shown_and_its_numbers_unfold(visit: Visit, toy_content: Any) -> None:
+    assert visit.page.locator("#learning-curve svg").is_visible()
+    visit.page.locator("#learning-curve summary").press("Enter")
+    curve = next(method for method in toy_content.methods if method.label == "linear").row.curve
+    assert visit.column("sample-sizes", 3) == ["16", "32"]
+    shown = [float(text.split()[0]) for text in visit.column("sample-sizes", 4)]
+    assert shown == pytest.approx([point.area.mean for point in curve], abs=6e-4)
+
+
 @pytest.mark.parametrize(("width", "last"), [(1280, "#figure-comparison-roc-auc svg"), (400, ".key-figures")])
 def test_first_screen_has_the_question_the_verdict_and_the_numbers(
     browser: Any, toy_page: Path, width: int, last: str

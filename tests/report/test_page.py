@@ -97,8 +97,8 @@ def test_page_has_every_section_and_links_to_each(tags: Tags) -> None:
     sections = [attributes["id"] for tag, attributes in tags.found if tag == "section"]
     links = [a["href"] for tag, a in tags.found if tag == "a" and not a["href"].startswith(("#main", "#card"))]
     assert sections == [
-        "answer", "data", "comparison", "sites", "node-order", "tuning", "methods", "predictions", "evidence",
-        "reconstruction", "problems", "reproduce", "cite",
+        "answer", "data", "comparison", "sites", "node-order", "learning-curve", "tuning", "methods", "predictions",
+        "evidence", "reconstruction", "problems", "reproduce", "cite",
     ]  # fmt: skip
     assert links == [f"#{section}" for section in sections]
 
@@ -202,7 +202,7 @@ def test_a_new_figure_is_one_function_and_one_line_in_the_registry(
 def test_every_figure_of_the_registry_can_be_drawn_by_name(toy_content: Content) -> None:
     from matplotlib.figure import Figure
 
-    for name in FIGURES.keys() - {"sweep", "first_templates", "carriers", "learning_curve"}:
+    for name in FIGURES.keys() - {"sweep", "first_templates", "carriers"}:
         assert isinstance(FIGURES[name](toy_content), Figure), name
     figure = FIGURES["roc"](toy_content, "linear")
     area = next(method for method in toy_content.methods if method.label == "linear").row.metrics["roc_auc"].mean

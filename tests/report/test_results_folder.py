@@ -62,7 +62,7 @@ def test_everything_in_the_folder_is_read_without_a_note(toy_content: Content) -
     assert network.fits[0].templates is not None and network.fits[0].templates.shape == (2, 4, 4)
     assert [card.verdict for card in network.cards] == ["stable", "not stable"]
     assert network.selected == [("learning_rate = 0.001", 4), ("the defaults", 2)]
-    assert (toy_content.n_jobs, toy_content.n_failed) == (37, 1)
+    assert (toy_content.n_jobs, toy_content.n_failed) == (43, 1)
 
 
 def test_predictions_of_all_folds_stand_in_one_order(toy_content: Content) -> None:
@@ -216,7 +216,7 @@ def test_damaged_records_and_errors_are_passed_over_and_named(folder: Path) -> N
     second.write_text(json.dumps(record))
     error.write_text("{}")
     content = read_content(folder)
-    assert content.n_jobs == 34
+    assert content.n_jobs == 40
     for path in (first, second, error):
         assert any(path.name in note and "skipped" in note for note in content.notes)
     assert not (folder / "rejected").exists()

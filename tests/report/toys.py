@@ -78,7 +78,7 @@ def make_record(data: BrainGraphs, job: Job, strength: float, seconds: float = 2
         "job": job.to_json(),
         "split": f"fold {job.fold + 1}",
         "classes": list(CLASSES),
-        "n_train": len(data) - len(test),
+        "n_train": round(job.share * (len(data) - len(test))),
         "test": test.tolist(),
         "labels": labels.tolist(),
         "probabilities": np.stack([1 - positive, positive], axis=1).tolist(),
@@ -108,6 +108,9 @@ def make_folder(
             job = make_job(data, method, repeat, fold)
             store.save(job, make_record(data, job, strength))
             write_toy_artifacts(store.artifacts(job), data, job)
+            if with_audit and method == "linear":
+                half = make_job(data, method, repeat, fold, share=0.5)
+                store.save(half, make_record(data, half, strength / 2))
             if with_audit:
                 audit = make_job(data, method, repeat, fold, audit=0)
                 store.save(audit, make_record(data, audit, strength / 3))
