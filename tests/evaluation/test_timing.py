@@ -115,7 +115,7 @@ def test_fewer_graphs_are_tried_if_there_is_no_time_for_all(tmp_path: Path) -> N
 
 
 @given(
-    power=st.floats(0.2, 2.4),
+    power=st.floats(0.5, 2.5),
     factor=st.floats(1e-3, 1e3),
     small=st.integers(10, 100),
     growth=st.integers(2, 4),

@@ -38,7 +38,9 @@ _FIRST_PER_CLASS = 12
 _EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
-_HIGHEST_POWER = 2.5
+# The time of a fit is taken to grow with a power of the number of graphs between these. Small trials are mostly
+# overhead, so they see too little growth: hence the lower one.
+_LOWEST_POWER, _HIGHEST_POWER = 0.5, 2.5
 
 
 @dataclass
@@ -214,5 +216,5 @@ def _extrapolate(sizes: Sequence[int], times: Sequence[Mapping[str, float]], n_a
     if before > 0 and seconds["fit"] > 0 and sizes[-1] > sizes[-2]:
         # From the fit alone: the search of the smaller trial may have tried other settings.
         power = float(np.log(seconds["fit"] / before) / np.log(sizes[-1] / sizes[-2]))
-    growth = (n_all / sizes[-1]) ** float(np.clip(power, 0.0, _HIGHEST_POWER))
+    growth = (n_all / sizes[-1]) ** float(np.clip(power, _LOWEST_POWER, _HIGHEST_POWER))
     return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}
