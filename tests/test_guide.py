@@ -1,4 +1,4 @@
-"""Every code block of the start page and of the guide runs, in the order of the page, in a folder with a small study."""
+"""Every code block of the start page and of the guide runs, in the order of the page, beside a small study."""
 
 import re
 import shlex
