@@ -95,4 +95,4 @@ results: install
 	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only $(ONLY))
 
 clean:
-	rm -rf $(VENV) dist build docs/_build docs/gallery docs/reference/generated .pytest_cache .mypy_cache .ruff_cache isocapsnet-results fuzz-failures
+	rm -rf $(VENV) dist build docs/_build docs/gallery docs/reference/generated docs/reference/backreferences docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache isocapsnet-results fuzz-failures

@@ -1,12 +1,18 @@
-"""The notebooks in examples run from top to bottom, and show what they promise."""
+"""The notebooks and the scripts of the gallery in examples run from top to bottom, and show what they promise."""
 
+import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.ipynb"))
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.ipynb"))
+GALLERY = sorted(FOLDER.glob("plot_*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -20,3 +26,21 @@ def test_the_notebook_runs(path, tmp_path):
 
 def test_there_is_a_notebook():
     assert EXAMPLES
+
+
+def test_the_gallery_has_examples_with_a_title_and_a_figure():
+    assert len(GALLERY) >= 10
+    for path in GALLERY:
+        text = path.read_text(encoding="utf-8")
+        title, line = (ast.get_docstring(ast.parse(text)) or "").splitlines()[:2]
+        assert line == "=" * len(title), path.name
+        assert "plt.show()" in text or ".plot." in text, path.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_the_example_runs(path, tmp_path):
+    """`make docs` runs them too, and shows their figures."""
+    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, path], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
