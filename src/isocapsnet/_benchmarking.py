@@ -22,13 +22,11 @@ from isocapsnet.datasets.reading import as_names
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.runner import Outcome
 from isocapsnet.evaluation.engine.worker import Limits
-from isocapsnet.evaluation.inference import MARGIN
 from isocapsnet.evaluation.output import read_context, write_results
 from isocapsnet.evaluation.plan import Plan
-from isocapsnet.evaluation.power import describe_needed
+from isocapsnet.evaluation.power import sentences_about_power
 from isocapsnet.evaluation.procedures import DEFAULT_TEST
 from isocapsnet.evaluation.protocol import Protocol
-from isocapsnet.evaluation.statistics import CHANCE
 
 
 def benchmark(
@@ -171,7 +169,7 @@ def benchmark(
     plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)
     if plan.sites is not None:
         console.print(escape(plan.sites.sentence), soft_wrap=True)
-    for sentence in filter(None, [describe_control(plan), *_describe_power(plan)]):
+    for sentence in filter(None, [describe_control(plan), *sentences_about_power(plan.detectable)]):
         console.print(escape(sentence), soft_wrap=True)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
@@ -272,23 +270,6 @@ def _describe_plan(plan: Plan) -> dict[str, Any]:
         "confounds": describe_control(plan) or "",
         "detectable": plan.detectable,
     }
-
-
-def _describe_power(plan: Plan) -> list[str]:
-    """What the run can show with 80 % power, and how many subjects other effects would need."""
-    power = plan.detectable
-    if np.isnan(power["above_chance"]):
-        return []
-    if power["above_chance"] >= 1:
-        words = "even a perfect ROC AUC would not be distinguished from chance with 80 % power"
-    else:
-        words = f"a ROC AUC of about {power['above_chance']:.2f} is distinguished from chance with 80 % power"
-        if power["between_methods"] <= 1 - CHANCE:
-            words += f", and a difference of {power['between_methods']:.2f} between two methods"
-    equivalence = power.get("equivalence", 0.0)
-    if equivalence >= 0.01:
-        words += f"; two equal methods are shown to differ by less than {MARGIN} with {equivalence:.0%} power"
-    return [f"With {power['n_scores']} test folds, {words}.", *filter(None, [describe_needed(power)])]
 
 
 def _read_param(param: str | Mapping[str, Iterable[Any]]) -> tuple[str, list[Any]]:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from isocapsnet._files import DamagedError
 from isocapsnet._format import interval
+from isocapsnet._plots import Plots
 from isocapsnet._stages import enter_stage
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -272,38 +273,12 @@ class Results:
         return target
 
     @property
-    def plot(self) -> "Plots":
+    def plot(self) -> Plots:
         """The figures of the report: ``results.plot.<name>()`` returns a matplotlib figure.
 
         Those of one method take its name: ``results.plot.roc("linear")``; those of an evidence card take its title.
         """
         return Plots(self)
-
-
-class Plots:
-    """The figures of a report by name; ``dir(results.plot)`` lists them."""
-
-    def __init__(self, results: Results) -> None:
-        self._results = results
-
-    def __dir__(self) -> list[str]:
-        from isocapsnet.report.figures import FIGURES
-
-        return sorted(FIGURES)
-
-    def __getattr__(self, name: str) -> Any:
-        from isocapsnet._reporting import make_content
-        from isocapsnet.report.figures import FIGURES
-
-        if name not in FIGURES:
-            raise AttributeError(f"There is no figure {name!r}; choose from {', '.join(sorted(FIGURES))}.")
-
-        def draw(method: str | None = None, **options: Any) -> Any:
-            if method is not None and FIGURES[name].of == "study":
-                raise InputError(f"The figure {name} is about all methods; leave out {method!r}.")
-            return FIGURES[name](make_content(self._results), method, **options)
-
-        return draw
 
 
 def describe_call(function: str, *arguments: Any) -> str:

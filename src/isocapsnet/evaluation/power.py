@@ -5,6 +5,7 @@ The formulas are those of :mod:`isocapsnet.evaluation.inference`, with the varia
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -132,6 +133,22 @@ def describe_power(design: Design, n_methods: int) -> dict[str, float]:
         "needed_between_methods": needed_subjects(pairs, lambda d: power_of_difference(d, DIFFERENCE)),
         "needed_equivalence": needed_subjects(pairs, power_of_equivalence),
     }
+
+
+def sentences_about_power(power: Mapping[str, Any]) -> list[str]:
+    """What the run can show with 80 % power, and how many subjects other effects would need."""
+    if np.isnan(power["above_chance"]):
+        return []
+    if power["above_chance"] >= 1:
+        words = "even a perfect ROC AUC would not be distinguished from chance with 80 % power"
+    else:
+        words = f"a ROC AUC of about {power['above_chance']:.2f} is distinguished from chance with 80 % power"
+        if power["between_methods"] <= 1 - CHANCE:
+            words += f", and a difference of {power['between_methods']:.2f} between two methods"
+    equivalence = power.get("equivalence", 0.0)
+    if equivalence >= 0.01:
+        words += f"; two equal methods are shown to differ by less than {MARGIN} with {equivalence:.0%} power"
+    return [f"With {power['n_scores']} test folds, {words}.", *filter(None, [describe_needed(power)])]
 
 
 def describe_needed(detectable: Mapping[str, float | None]) -> str | None:

@@ -252,3 +252,22 @@ def _summarize_class(
     winners, counts = mode(windows.permutations[members], axis=0)
     share = (counts / members.sum()).astype(np.float32)
     return windows.scores[members].mean(axis=0, dtype=np.float32), winners.astype(np.int64), share
+
+
+def describe_forms(fits: Sequence[FitExplanation]) -> list[str]:
+    """A sentence about the paper's network and one about the motif form, if they do not contribute to all fits."""
+    weights = np.array([(1.0, 0.0) if fit.motifs is None else fit.motifs.form_weights for fit in fits])
+    if not weights[:, 1].any():
+        return []
+    notes = []
+    has_templates = np.array([fit.templates is not None for fit in fits])
+    if n_without := int((has_templates & (weights[:, 0] == 0)).sum()):
+        where = "" if n_without == len(fits) else f" in {n_without} of {len(fits)} fits"
+        notes.append(f"The network of the paper has weight 0{where}: its templates do not contribute to the scores.")
+    if n_without := int((weights[:, 1] == 0).sum()):
+        notes.append(f"The motif form has weight 0 in {n_without} of {len(fits)} fits.")
+    if n_both := int((has_templates & (weights > 0).all(axis=1)).sum()):
+        notes.append(
+            f"The paper's network and the motif form both contribute to the scores in {n_both} of {len(fits)} fits."
+        )
+    return notes

@@ -16,7 +16,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.explanation.attribution import is_network, sum_over_regions
 from isocapsnet.explanation.cards import EvidenceCard, MotifCard
 from isocapsnet.explanation.combination import combine
-from isocapsnet.explanation.fits import FitExplanation, Prepare, explain_fit, explain_refits
+from isocapsnet.explanation.fits import FitExplanation, Prepare, describe_forms, explain_fit, explain_refits
 from isocapsnet.explanation.motif_cards import combine_motifs
 from isocapsnet.explanation.networks import sum_over_networks, tabulate_pairs
 from isocapsnet.explanation.reconstructions import Reconstructions, collect_reconstructions
@@ -275,28 +275,9 @@ def summarize(
         randomization=float(np.mean([fit.randomization for fit in fits])),
         cards=combine(fits, tests, None if templates is None else templates.matrices, seed),
         motif_cards=combine_motifs(fits, tests, subjects, motifs, seed, class_names),
-        notes=_describe_forms(fits),
+        notes=describe_forms(fits),
         representation=first.representation,
         representation_labels=first.codes,
         reconstructions=collect_reconstructions(fits, tests, subjects),
         **description,
     )
-
-
-def _describe_forms(fits: Sequence[FitExplanation]) -> list[str]:
-    """A sentence about the paper's network and one about the motif form, if they do not contribute to all fits."""
-    weights = np.array([(1.0, 0.0) if fit.motifs is None else fit.motifs.form_weights for fit in fits])
-    if not weights[:, 1].any():
-        return []
-    notes = []
-    has_templates = np.array([fit.templates is not None for fit in fits])
-    if n_without := int((has_templates & (weights[:, 0] == 0)).sum()):
-        where = "" if n_without == len(fits) else f" in {n_without} of {len(fits)} fits"
-        notes.append(f"The network of the paper has weight 0{where}: its templates do not contribute to the scores.")
-    if n_without := int((weights[:, 1] == 0).sum()):
-        notes.append(f"The motif form has weight 0 in {n_without} of {len(fits)} fits.")
-    if n_both := int((has_templates & (weights > 0).all(axis=1)).sum()):
-        notes.append(
-            f"The paper's network and the motif form both contribute to the scores in {n_both} of {len(fits)} fits."
-        )
-    return notes
