@@ -1,6 +1,6 @@
 """The explanation of one fitted network, or of refits on folds, on graphs that they did not train on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
