@@ -21,7 +21,7 @@ COLORS = {"literal": "#b2442f", "eager": "#8a8a8a", "fused": "#2b6ca3"}
 HEAD = """# Performance
 
 This page shows how fast the isomorphic layer, routing and training are, and how this was measured. It is written by
-`python benchmarks/report.py` from `docs/performance/cpu.json` and `docs/performance/gpu.json`; do not edit it.
+`python benchmarks/report.py` from the JSON files in `docs/performance/`; do not edit it.
 
 Four implementations of the same equations are compared:
 

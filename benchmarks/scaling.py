@@ -10,6 +10,7 @@ some jobs fail, and workers die and come back.
 """
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -80,6 +81,7 @@ def measure_unit(method: str, n_nodes: int) -> dict[str, float]:
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore")
         for epochs in (1, 1, 3):  # the first compiles
+            gc.collect()
             reset_peak_memory()
             began = time.process_time()
             clone(model).set_params(max_epochs=epochs).fit(X, np.arange(N_GRAPHS) % 2)
