@@ -174,6 +174,8 @@ class BrainNetCNNClassifier(EncoderClassifier):
     {training_and_fitted}
     """
 
+    version: ClassVar[int] = 3
+
     _search_space: ClassVar = {"channels": [(32,), (32, 32)], "learning_rate": [1e-4, 3e-4, 1e-3]}
 
     channels: Sizes = (32, 32)

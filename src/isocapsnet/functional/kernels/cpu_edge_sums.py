@@ -147,9 +147,7 @@ def _backward(
 
 
 @njit(nogil=True, forceinline=True)
-def _advance(
-    values: Any, order: Any, left: int, floor: float, rows: Any, split: Any, plain: Any, scaled: Any
-) -> int:
+def _advance(values: Any, order: Any, left: int, floor: float, rows: Any, split: Any, plain: Any, scaled: Any) -> int:
     """Add the rows of all values above ``floor``, from the largest that is ``left`` on; how many are left then."""
     n_vectors = len(split)
     while left >= 0 and values[order[left]] > floor:
