@@ -84,7 +84,7 @@ def relaxed_distances(
         middle = own.transpose(1, 2) @ templates @ own
         with falling_back(graphs.device):
             return _RelaxedDistance.apply(middle, graphs, window_vectors, stride, kernel)
-    arguments = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
+    arguments: tuple[Any, ...] = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
     return spectral_match(*arguments).distance
 
 
