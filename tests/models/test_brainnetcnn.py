@@ -11,7 +11,7 @@ from isocapsnet import make_planted_graphs
 from isocapsnet.models.brainnetcnn import (
     BrainNetCNN,
     BrainNetCNNClassifier,
-    EdgeToEdge,
+    CrossFilters,
     edge_to_edge,
     edge_to_node,
     node_to_graph,
@@ -187,7 +187,7 @@ def test_the_number_of_weights_grows_linearly_with_the_number_of_nodes():
 
 
 def test_initial_weights_are_uniform_with_a_variance_of_one_over_the_number_of_inputs():
-    rows = EdgeToEdge(32, 32, 90).rows
+    rows = CrossFilters(32, 32, 90).rows
     assert rows.var().item() == pytest.approx(1 / (32 * 90), rel=0.02)
     assert rows.abs().max().item() == pytest.approx((3 / (32 * 90)) ** 0.5, rel=0.02)
 

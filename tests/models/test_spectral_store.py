@@ -17,11 +17,11 @@ def test_kept_eigenvectors_are_those_of_the_windows_bit_for_bit(is_symmetric, st
     graphs = (graphs + graphs.swapaxes(1, 2)) / 2 if is_symmetric else graphs
     arguments = graphs, np.zeros(5, dtype=np.int64), InputScaler(False, 1.0), torch.device("cpu")
     store = SpectralStore(4, stride, True, *arguments)
-    assert store.vectors.shape == (5, n_kept, 4, 4)
+    assert store.vectors.tensor.shape == (5, n_kept, 4, 4)
     inputs, _ = store.subset(np.array([4, 3, 1])).batch(np.array([1, 2]))
     expected = window_eigenvectors(torch.from_numpy(graphs[[3, 1]]), 4, stride)
     assert torch.equal(inputs["window_vectors"][:, :], expected)
     assert torch.equal(inputs["window_vectors"][1:, 1:3], expected[1:, 1:3])
-    too_large = SpectralStore(4, stride, True, *arguments, kept_bytes=store.vectors.nbytes - 1)
+    too_large = SpectralStore(4, stride, True, *arguments, kept_bytes=store.vectors.tensor.nbytes - 1)
     assert too_large.vectors is None
     assert torch.equal(too_large.batch(np.array([2]))[0], torch.from_numpy(graphs[[2]]))

@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from isocapsnet.functional.capsule import dynamic_routing, squash
 from isocapsnet.functional.kernels import falling_back
+from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
 class DenseRouting(torch.autograd.Function):
@@ -63,7 +64,5 @@ class DenseRouting(torch.autograd.Function):
                     grad_context += kernel.attend(capsules, weight, leak, contexts[r], grads[r])
             grad_capsules, grad_weight = kernel.scatter(capsules, weight, leak, contexts, grads)
             return grad_capsules.view(shape), grad_weight.view(weight_shape), None, None, None, None, None
-        inputs = capsules.view(shape).requires_grad_(), weight.view(weight_shape).requires_grad_()
-        with torch.enable_grad():
-            agreement = (plain(*inputs) * grad_routed).sum()
-        return *torch.autograd.grad(agreement, inputs), None, None, None, None, None
+        inputs = capsules.view(shape), weight.view(weight_shape)
+        return *plain_gradients(plain, inputs, grad_routed), None, None, None, None, None

@@ -1,5 +1,6 @@
 """Sums over the edges of a node, where an edge is the leaky ReLU of a number of its row plus a number of its column."""
 
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -9,9 +10,12 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import leaky_relu
 
 from isocapsnet.functional.kernels import falling_back, pick_fused
+from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
-def leaky_edge_sums(rows: Tensor, columns: Tensor, row_filters: Tensor, column_filters: Tensor, leak: float) -> Any:
+def leaky_edge_sums(
+    rows: Tensor, columns: Tensor, row_filters: Tensor, column_filters: Tensor, leak: float
+) -> tuple[Tensor, Tensor]:
     """Weighted sums over the rows and over the columns of A[m, i, j] = leaky_relu(rows[m, i] + columns[m, j]).
 
     leaky_relu(x) = leak · x + (1 - leak) · max(0, x). The sums over the first term are products of matrices of nodes,
@@ -31,9 +35,17 @@ def leaky_edge_sums(rows: Tensor, columns: Tensor, row_filters: Tensor, column_f
     kernel = pick_fused("cpu_edge_sums", rows)
     if kernel is not None:
         with falling_back(rows.device):
-            rectified = _RectifiedSums.apply(rows, columns, row_filters, column_filters, kernel)
-            linear = _linear_sums(rows, columns, row_filters), _linear_sums(columns, rows, column_filters)
-            return tuple(leak * a + (1 - leak) * b for a, b in zip(linear, rectified, strict=True))
+            of_rows, of_columns = _RectifiedSums.apply(rows, columns, row_filters, column_filters, kernel)
+            linear_rows = leak * _linear_sums(rows, columns, row_filters)
+            linear_columns = leak * _linear_sums(columns, rows, column_filters)
+            return linear_rows + (1 - leak) * of_rows, linear_columns + (1 - leak) * of_columns
+    return _sum_plainly(rows, columns, row_filters, column_filters, leak)
+
+
+def _sum_plainly(
+    rows: Tensor, columns: Tensor, row_filters: Tensor, column_filters: Tensor, leak: float
+) -> tuple[Tensor, Tensor]:
+    """:func:`leaky_edge_sums` in plain torch."""
     edges = leaky_relu(rows[..., None] + columns[..., None, :], leak)
     of_rows = torch.einsum("bmik,nmk->bni", edges, row_filters)
     return of_rows, torch.einsum("bmkj,nmk->bnj", edges, column_filters)
@@ -60,6 +72,10 @@ class _RectifiedSums(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_rows: Tensor, grad_columns: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, row_filters, column_filters = ctx.saved_tensors
-        one, other, of_rows = ctx.kernel.backward(grad_rows, rows, columns, row_filters, ctx.orders)
-        more, less, of_columns = ctx.kernel.backward(grad_columns, columns, rows, column_filters, ctx.orders[::-1])
-        return one + less, other + more, of_rows, of_columns, None
+        backward, orders = ctx.kernel.backward, ctx.orders
+        with falling_back(grad_rows.device):
+            one, other, of_rows = backward(grad_rows, rows, columns, row_filters, orders)
+            more, less, of_columns = backward(grad_columns, columns, rows, column_filters, orders[::-1])
+            return one + less, other + more, of_rows, of_columns, None
+        plain = partial(_sum_plainly, leak=0.0)
+        return *plain_gradients(plain, ctx.saved_tensors, grad_rows, grad_columns), None

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv2d, max_pool2d
 
 from isocapsnet.functional.kernels import falling_back, pick_fused
+from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
 def pooled_convolution(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -31,6 +32,11 @@ def pooled_convolution(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if kernel is not None:
         with falling_back(inputs.device):
             return _PooledConvolution.apply(inputs, weight, bias, kernel)
+    return _pool_plainly(inputs, weight, bias)
+
+
+def _pool_plainly(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """:func:`pooled_convolution` in plain torch."""
     return max_pool2d(conv2d(inputs, weight, bias, padding=weight.shape[-1] // 2), 2, ceil_mode=True).relu()
 
 
@@ -40,11 +46,14 @@ class _PooledConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, kernel: ModuleType) -> Tensor:
         pooled, winner = kernel.pool(conv2d(inputs, weight, bias, padding=weight.shape[-1] // 2))
-        ctx.save_for_backward(winner, inputs, weight)
+        ctx.save_for_backward(winner, inputs, weight, bias)
         ctx.kernel = kernel
         return pooled
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return *ctx.kernel.backward(grad, *ctx.saved_tensors, ctx.needs_input_grad[0]), None
+        winner, *inputs, bias = ctx.saved_tensors
+        with falling_back(grad.device):
+            return *ctx.kernel.backward(grad, winner, *inputs, ctx.needs_input_grad[0]), None
+        return *plain_gradients(_pool_plainly, (*inputs, bias), grad), None

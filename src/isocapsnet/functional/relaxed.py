@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import eigenvectors
 from isocapsnet.functional.isomorphic import check_match_input, spectral_match
 from isocapsnet.functional.kernels import falling_back, pick_fused
 from isocapsnet.functional.kernels.eager import windows_of
+from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
 class WindowVectors:
@@ -81,9 +83,8 @@ def relaxed_distances(
             own = eigenvectors(templates, sort_eigenvalues).abs()
         middle = own.transpose(1, 2) @ templates @ own
         with falling_back(graphs.device):
-            vectors = window_vectors.tensor, window_vectors.index
-            return _RelaxedDistance.apply(middle, graphs, *vectors, stride, kernel)
-    arguments = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
+            return _RelaxedDistance.apply(middle, graphs, window_vectors, stride, kernel)
+    arguments: tuple[Any, ...] = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
     return spectral_match(*arguments).distance
 
 
@@ -92,14 +93,25 @@ class _RelaxedDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, middle: Tensor, graphs: Tensor, vectors: Tensor, index: Tensor, stride: int, kernel: ModuleType
+        ctx: Any, middle: Tensor, graphs: Tensor, vectors: WindowVectors, stride: int, kernel: ModuleType
     ) -> Tensor:
-        distance: Tensor = kernel.distances(graphs, vectors, index, middle, stride)
-        ctx.save_for_backward(distance, graphs, vectors, index, middle)
-        ctx.stride, ctx.kernel = stride, kernel
+        distance: Tensor = kernel.distances(graphs, vectors.tensor, vectors.index, middle, stride)
+        ctx.save_for_backward(distance, graphs, middle)
+        ctx.arguments = vectors, stride, kernel
         return distance
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.kernel.backward(grad, *ctx.saved_tensors, ctx.stride), None, None, None, None, None
+        distance, graphs, middle = ctx.saved_tensors
+        vectors, stride, kernel = ctx.arguments
+        with falling_back(grad.device):
+            arguments = graphs, vectors.tensor, vectors.index, middle, stride
+            return kernel.backward(grad, distance, *arguments), None, None, None, None
+
+        def measure(middle: Tensor) -> Tensor:
+            own = vectors[:, :].abs()[:, None]
+            matched = own @ middle[:, None, None] @ own.transpose(-1, -2)
+            return safe_norm((matched - windows_of(graphs, middle.shape[-1], stride)[:, None]).flatten(-2))
+
+        return *plain_gradients(measure, (middle,), grad), None, None, None, None

@@ -6,7 +6,7 @@ Convolutional neural networks for brain networks; towards predicting neurodevelo
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -123,7 +123,7 @@ class BrainNetCNN(nn.Module):
 
     def forward(self, graphs: Tensor) -> EncoderOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and representations."""
-        first, *others = *self.edge_layers, self.node_layer
+        first, *others = cast("list[CrossFilters]", [*self.edge_layers, self.node_layer])
         edges = graphs[:, None]
         rows, columns = _sum_rows(edges, first.rows), _sum_columns(edges, first.columns)
         for before, layer in pairwise([first, *others]):
@@ -173,6 +173,8 @@ class BrainNetCNNClassifier(EncoderClassifier):
         Dropout after the node-to-graph layer and after each fully connected layer.
     {training_and_fitted}
     """
+
+    version: ClassVar[int] = 3
 
     _records_steps: ClassVar[bool] = True
     _search_space: ClassVar = {"channels": [(32,), (32, 32)], "learning_rate": [1e-4, 3e-4, 1e-3]}

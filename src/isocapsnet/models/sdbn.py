@@ -112,7 +112,7 @@ class SDBN(nn.Module):
 
     def forward(self, graphs: Tensor) -> EncoderOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits, representations and reconstructions."""
-        ordered = graphs[:, self.order][:, :, self.order]
+        ordered = graphs.index_select(1, self.order).index_select(2, self.order)
         inputs = ordered[:, None]
         if self.module_of_node is not None:
             modules = self.module_of_node[self.order]

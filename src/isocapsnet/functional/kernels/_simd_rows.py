@@ -1,4 +1,4 @@
-"""More operations on vectors of :mod:`~isocapsnet.functional.kernels._simd`: stores at any element, sums of lanes."""
+"""More operations on vectors in Numba code: stores at any element, sums of lanes."""
 
 from typing import Any
 

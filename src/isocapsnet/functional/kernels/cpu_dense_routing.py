@@ -46,8 +46,12 @@ def attend(capsules: Tensor, weight: Tensor, leak: bool, context: Tensor | None,
     n_classes, size = len(weight), weight.shape[-1]
     sums = weight.new_empty(_CHUNKS, len(capsules), n_classes, size)
     none = sums.new_empty(0, n_classes, size)
-    vectors = (_padded(none if tensor is None else tensor) for tensor in (context, grad))
-    arguments = *_arrays(capsules, weight, leak), *vectors, sums.flatten(1).numpy()
+    arguments = (
+        *_arrays(capsules, weight, leak),
+        _padded(none if context is None else context),
+        _padded(none if grad is None else grad),
+        sums.flatten(1).numpy(),
+    )
     parallel_ranges(lambda start, stop: _attend(*arguments, start, stop), _CHUNKS)
     return sums.sum(dim=0)
 
@@ -71,7 +75,7 @@ def scatter(capsules: Tensor, weight: Tensor, leak: bool, contexts: Tensor, grad
     return grad_capsules, grad_weight
 
 
-def _arrays(capsules: Tensor, weight: Tensor, leak: bool) -> tuple[Any, ...]:
+def _arrays(capsules: Tensor, weight: Tensor, leak: bool) -> tuple[Any, Any, Any, Any, Any, Any]:
     """What both kernels begin with; tuples tell the compiler by their lengths rows of W and vectors per capsule."""
     simd.forget_stale_code()
     n_parts = weight.shape[-1] * weight.element_size() // simd.VECTOR_BYTES

@@ -66,8 +66,8 @@ def backward(
     return grad_p, grad_q, grad_rows[..., : len(weight)].permute(2, 0, 1).contiguous()
 
 
-def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
-    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+def _arrays(p: Tensor, q: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    return p.detach().contiguous().numpy(), q.detach().contiguous().numpy()
 
 
 def _rows(tensor: Tensor) -> tuple[Tensor, tuple[None, ...]]:

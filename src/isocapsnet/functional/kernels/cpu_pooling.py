@@ -30,7 +30,7 @@ def pool(maps: Tensor) -> tuple[Tensor, Tensor]:
     side = -(-maps.shape[-1] // 2)
     pooled = maps.new_empty(*maps.shape[:2], side, side)
     winner = torch.empty(pooled.shape, dtype=torch.uint8)
-    arguments = tuple(tensor.flatten(0, 1).numpy() for tensor in (maps.contiguous(), pooled, winner))
+    arguments = maps.contiguous().flatten(0, 1).numpy(), pooled.flatten(0, 1).numpy(), winner.flatten(0, 1).numpy()
     parallel_ranges(lambda start, stop: _pool(*arguments, start, stop), len(arguments[0]))
     return pooled, winner
 

@@ -48,10 +48,11 @@ def backward(
     return parts.sum(dim=0)
 
 
-def _arrays(graphs: Tensor, vectors: Tensor, index: Tensor, middle: Tensor) -> tuple[Any, ...]:
+def _arrays(graphs: Tensor, vectors: Tensor, index: Tensor, middle: Tensor) -> tuple[Any, Any, Any, Any, Any]:
     """The first arguments of both kernels. The last is a tuple of k, whose length is a constant to the compiler."""
-    tensors = graphs, vectors.flatten(2), index, middle.flatten(1)
-    return *(tensor.detach().contiguous().numpy() for tensor in tensors), (None,) * middle.shape[-1]
+    stored, flat = vectors.flatten(2).contiguous(), middle.detach().flatten(1).contiguous()
+    graphs = graphs.detach().contiguous()
+    return graphs.numpy(), stored.numpy(), index.contiguous().numpy(), flat.numpy(), (None,) * middle.shape[-1]
 
 
 @njit(cache=True, nogil=True)

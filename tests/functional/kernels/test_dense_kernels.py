@@ -1,0 +1,190 @@
+"""Fused kernels of the compared methods against the same operations in plain torch, values and gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from isocapsnet.functional import edge_sums, kernels, pooling, relaxed, routing, spectral_match
+
+pytestmark = pytest.mark.skipif(kernels.import_kernel("cpu_relaxed") is None, reason="numba is not installed")
+
+DTYPES = [torch.float32, torch.float64]
+
+
+def draw(*shape, dtype=torch.float64, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)).to(dtype).requires_grad_()
+
+
+def assert_equal(function, reference, inputs, dtype, name, without=()):
+    """Values and gradients of the inputs but ``without`` are equal, and a kernel named ``name`` made the first."""
+    results = []
+    for compute in (function, reference):
+        outputs = compute(*inputs)
+        outputs = (outputs,) if isinstance(outputs, torch.Tensor) else outputs
+        weights = [draw(*output.shape, dtype=dtype, seed=9).detach() for output in outputs]
+        total = sum((output * weight).sum() for output, weight in zip(outputs, weights, strict=True))
+        wanted = [tensor for i, tensor in enumerate(inputs) if i not in without]
+        results.append((outputs, torch.autograd.grad(total, wanted)))
+    (outputs, gradients), (expected, expected_gradients) = results
+    assert all(name in trace(output.grad_fn) for output in outputs)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    for one, other in zip([*outputs, *gradients], [*expected, *expected_gradients], strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=tolerance * float(other.detach().abs().max()))
+
+
+def trace(node, depth=6):
+    """The names of the functions that a result was made by."""
+    if node is None or depth == 0:
+        return set()
+    return {node.name()}.union(*(trace(before, depth - 1) for before, _ in node.next_functions))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("kernel_size", "stride"), [(3, 1), (4, 2), (1, 1)])
+@pytest.mark.parametrize("is_symmetric", [True, False])
+def test_relaxed_distances_equal_those_of_the_spectral_match(dtype, kernel_size, stride, is_symmetric):
+    graphs, templates = draw(3, 21, 21, dtype=dtype).detach(), draw(2, kernel_size, kernel_size, dtype=dtype, seed=1)
+    graphs = graphs + graphs.transpose(1, 2) if is_symmetric else graphs
+
+    def expected(graphs, templates):
+        return spectral_match(graphs, templates, stride, projection="none").distance
+
+    def fused(graphs, templates):
+        return relaxed.relaxed_distances(graphs, templates, stride)
+
+    assert_equal(fused, expected, (graphs, templates), dtype, "_RelaxedDistanceBackward", without=[0])
+
+
+def test_relaxed_distances_have_gradients_for_graphs():
+    graphs, templates = draw(2, 9, 9), draw(2, 3, 3, seed=1)
+    expected = spectral_match(graphs, templates, projection="none").distance
+    (gradient,) = torch.autograd.grad(relaxed.relaxed_distances(graphs, templates).sum(), graphs)
+    assert torch.equal(gradient, torch.autograd.grad(expected.sum(), graphs)[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("over", ["classes", "classes without leak"])
+@pytest.mark.parametrize(("n_graphs", "n_classes", "size"), [(16, 2, 16), (5, 3, 16), (19, 2, 32)])
+def test_routing_of_dense_capsules_equals_that_in_plain_torch(dtype, over, n_graphs, n_classes, size):
+    capsules = draw(n_graphs, 2, 7, 7, 8, dtype=dtype)
+    weight = draw(n_classes, 2, 49, 8, size, dtype=dtype, seed=1)
+    settings = {"iterations": 3, "scale": 0.1, "over": over}
+
+    def plain(capsules, weight):
+        return routing._route_plainly(capsules, weight, **settings)
+
+    def fused(capsules, weight):
+        return routing.route(capsules, weight, **settings)
+
+    assert_equal(fused, plain, (capsules, weight), dtype, "DenseRoutingBackward")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(1, 6, 20), (6, 16, 11), (3, 2, 1)])
+def test_a_pooled_convolution_equals_pooling_after_relu(dtype, n_in, n_out, n_nodes):
+    inputs = (
+        draw(3, n_in, n_nodes, n_nodes, dtype=dtype),
+        draw(n_out, n_in, 5, 5, dtype=dtype),
+        draw(n_out, dtype=dtype),
+    )
+
+    def plain(graphs, weight, bias):
+        return torch.max_pool2d(torch.conv2d(graphs, weight, bias, padding=2).relu(), 2, ceil_mode=True)
+
+    assert_equal(pooling.pooled_convolution, plain, inputs, dtype, "_PooledConvolutionBackward")
+
+
+def test_of_equal_outputs_the_same_one_has_the_gradient_as_in_torch():
+    """Binary graphs have many equal patches, and maps of small whole numbers many equal outputs."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randint(2, (3, 2, 12, 12), generator=generator).double().requires_grad_()
+    weight = torch.randint(-1, 2, (4, 2, 5, 5), generator=generator).double().requires_grad_()
+
+    def plain(graphs, weight, bias):
+        return torch.max_pool2d(torch.conv2d(graphs, weight, bias, padding=2).relu(), 2)
+
+    bias = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    assert_equal(pooling.pooled_convolution, plain, (inputs, weight, bias), torch.float64, "_PooledConvolutionBackward")
+
+
+def test_a_pooled_nan_stays_nan():
+    for place in range(4):
+        maps = torch.ones(1, 1, 2, 2)
+        maps.view(-1)[place] = torch.nan
+        assert kernels.import_kernel("cpu_pooling").pool(maps)[0].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(4, 32, 20), (3, 5, 7), (1, 1, 1)])
+def test_sums_over_leaky_edges_equal_those_over_all_edges(dtype, n_in, n_out, n_nodes):
+    numbers = draw(3, n_in, n_nodes, dtype=dtype), draw(3, n_in, n_nodes, dtype=dtype, seed=1)
+    filters = draw(n_out, n_in, n_nodes, dtype=dtype, seed=2), draw(n_out, n_in, n_nodes, dtype=dtype, seed=3)
+
+    def fused(*inputs):
+        return edge_sums.leaky_edge_sums(*inputs, 0.33)
+
+    def plain(*inputs):
+        return edge_sums._sum_plainly(*inputs, 0.33)
+
+    assert_equal(fused, plain, (*numbers, *filters), dtype, "_RectifiedSumsBackward")
+
+
+def test_edges_at_the_corner_of_the_rectifier_count_as_in_torch():
+    """Numbers of which many pairs sum to exactly 0, where max(0, x) has a corner; the gradient there is 0."""
+    generator = torch.Generator().manual_seed(0)
+    numbers = [torch.randint(-2, 3, (2, 3, 8), generator=generator).double().requires_grad_() for _ in range(2)]
+    filters = draw(4, 3, 8, seed=2), draw(4, 3, 8, seed=3)
+
+    def fused(*inputs):
+        return edge_sums.leaky_edge_sums(*inputs, 0.33)
+
+    def plain(*inputs):
+        return edge_sums._sum_plainly(*inputs, 0.33)
+
+    assert_equal(fused, plain, (*numbers, *filters), torch.float64, "_RectifiedSumsBackward")
+
+
+FAILING = [
+    ("cpu_relaxed", lambda: relaxed.relaxed_distances(draw(2, 9, 9).detach(), draw(2, 3, 3, seed=1))),
+    ("cpu_dense_routing", lambda: routing.route(draw(2, 1, 3, 3, 4), draw(2, 1, 9, 4, 8, seed=1), 2, 0.1)),
+    ("cpu_pooling", lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5, seed=1), draw(3, seed=2))),
+    (
+        "cpu_edge_sums",
+        lambda: torch.stack(
+            edge_sums.leaky_edge_sums(draw(2, 1, 5), draw(2, 1, 5), draw(3, 1, 5, seed=1), draw(3, 1, 5, seed=2), 0.3)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("part", ["forward", "backward"])
+@pytest.mark.parametrize(("name", "compute"), FAILING)
+def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, monkeypatch):
+    monkeypatch.setattr(kernels, "_failed", set())
+    kernel = kernels.import_kernel(name)
+    functions = {
+        "cpu_relaxed": ("distances", "backward"),
+        "cpu_dense_routing": ("attend", "scatter"),
+        "cpu_pooling": ("pool", "backward"),
+        "cpu_edge_sums": ("sums", "backward"),
+    }[name]
+
+    def run():
+        result = compute()
+        leaves, nodes, seen = [], [result.grad_fn], set()
+        while nodes:
+            node = nodes.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if hasattr(node, "variable"):
+                leaves.append(node.variable)
+            nodes += [before for before, _ in node.next_functions if before is not None]
+        return result, *torch.autograd.grad(result.square().sum(), leaves)
+
+    expected = run()
+    monkeypatch.setattr(kernel, functions[part == "backward"], lambda *_: getattr(torch, "what_we_use"))  # noqa: B009
+    with pytest.warns(UserWarning, match="fused kernels"):
+        results = run()
+    totals = [sorted(float(tensor.detach().abs().sum()) for tensor in tensors) for tensors in (expected, results)]
+    assert totals[0] == pytest.approx(totals[1], rel=1e-9)
