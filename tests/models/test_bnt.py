@@ -240,7 +240,9 @@ def test_every_parameter_receives_a_gradient():
 def test_training_leaves_the_centres_as_they_were_drawn():
     X, y = make_data()
     untrained, trained = (
-        BNTClassifier(**SMALL, learning_rate=rate, max_epochs=3, calibrate=False, random_state=0).fit(X, y).module_
+        BNTClassifier(**SMALL, learning_rate=rate, max_epochs=3, calibrate=False, device="cpu", random_state=0)
+        .fit(X, y)
+        .module_
         for rate in (1e-12, 1e-2)
     )
     assert_array_equal(trained.centres, untrained.centres)

@@ -89,7 +89,7 @@ def test_the_probe_leaves_the_module_and_its_statistics_alone():
 def test_a_400_node_fit_is_refused_where_there_is_no_room(monkeypatch):
     monkeypatch.setattr(_device, "available_bytes", lambda device: int(8e9))
     with pytest.raises(InputError, match=r"8\.\d GB to train .* 8\.0 GB free; use weight_sharing"):
-        MODELS["isocapsnet"]().fit(np.zeros((4, 400, 400), dtype=np.float32), [0, 1, 0, 1])
+        MODELS["isocapsnet"](device="cpu").fit(np.zeros((4, 400, 400), dtype=np.float32), [0, 1, 0, 1])
 
 
 def test_a_module_that_is_in_place_needs_room_for_the_rest_alone(monkeypatch):

@@ -135,7 +135,9 @@ def test_files_of_version_3_load_without_a_warning(wired, tmp_path, weights):
         loaded = load_model(path)
     np.testing.assert_array_equal(loaded.predict_proba(graphs), model.predict_proba(graphs))
     np.testing.assert_array_equal(loaded.transform(graphs), model.transform(graphs))
-    assert torch.isfinite(loaded.motif_network_.locate_patterns(torch.from_numpy(graphs))[0]).all()
+    assert torch.isfinite(
+        loaded.motif_network_.locate_patterns(torch.from_numpy(graphs).to(loaded.motif_network_.center))[0]
+    ).all()
 
 
 @pytest.mark.parametrize(("version", "n_warnings"), [(1, 1), (2, 0)])
@@ -162,7 +164,7 @@ def test_files_from_before_the_motif_form_load(tmp_path, version, n_warnings):
 
 def test_files_of_version_4_have_decoders_of_both_triangles(tmp_path):
     graphs, labels = make_planted_graphs(20, 8, random_state=0)[:2]
-    model = IsoCapsNetClassifier(windows="contiguous", calibrate=False, max_epochs=2, n_templates=1)
+    model = IsoCapsNetClassifier(windows="contiguous", calibrate=False, max_epochs=2, n_templates=1, device="cpu")
     model.fit(graphs, labels)
     assert not model.directed_ and model.module_.decoder.mlp[-1].out_features == 36
     model.directed_, model.module_.decoder = True, GraphDecoder(2, 16, 8)
@@ -230,10 +232,10 @@ def test_a_motif_form_that_diverges_only_in_its_last_fit_is_left_out(monkeypatch
     assert len(IsoCapsNetClassifier(**settings).fit(graphs, labels).forms_) == 2
     train = MotifForm._train
 
-    def fail_on_all_graphs(self, store, codes, training, *others):
-        if len(training) == len(codes):
+    def fail_on_all_graphs(self, parts, seed):
+        if len(parts.training) == len(parts.codes):
             raise TrainingDivergedError("Training diverged in epoch 1")
-        return train(self, store, codes, training, *others)
+        return train(self, parts, seed)
 
     monkeypatch.setattr(MotifForm, "_train", fail_on_all_graphs)
     with pytest.warns(UserWarning, match="left out"):

@@ -156,7 +156,7 @@ def test_a_match_has_the_permutations_nearest_to_the_poses(planted):
     matches = model.match(planted.graphs[:2])
     scaled = torch.from_numpy(model.scaler_.transform(planted.graphs[:2]))
     with torch.no_grad():
-        poses = model.module_.isomorphic(scaled).matrix
+        poses = model.module_.isomorphic(scaled.to(model.module_.isomorphic.templates)).matrix.cpu()
     every = permutation_matrices(torch.arange(6), K).to(poses.dtype)
     agreement = torch.einsum("bcstij,pij->bcstp", poses, every).numpy()
     chosen = np.take_along_axis(agreement, matches.permutations[..., None], axis=-1)[..., 0]

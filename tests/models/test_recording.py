@@ -52,7 +52,7 @@ def test_memory_of_recordings_is_used_again(monkeypatch):
     for _ in range(12):
         fit("isocapsnet", {"windows": "contiguous"}, monkeypatch, record=True)
         sizes.append(torch.cuda.memory_reserved())
-    assert sizes[-1] == sizes[-4], sizes
+    assert sizes[-1] < 1.02 * sizes[-4], sizes
 
 
 @needs_gpu

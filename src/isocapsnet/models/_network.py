@@ -140,6 +140,8 @@ class NetworkClassifier(GraphClassifier):
             torch.manual_seed(seed)
             module = self._build_module(self.n_nodes_in_, len(self.classes_)).to(graphs.device)
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
+            if self._records_steps and graphs.device.type == "cuda":
+                batch *= 2  # recordings have memory of their own
             self._check_room(graphs.device, module, batch)
             self._prepare(module, used)
             history = train(

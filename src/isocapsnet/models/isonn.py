@@ -5,7 +5,7 @@ arXiv 1907.09495, 2019.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError
 from isocapsnet.functional.isomorphic import check_exact_size
-from isocapsnet.functional.relaxed import relaxed_distances
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
 from isocapsnet.models._parameters import Count, Flag, Layers, Positive, Share, Sizes, estimator
-from isocapsnet.nn import IsomorphicLayer, SpectralIsomorphicLayer
+from isocapsnet.nn import IsomorphicLayer
 
 
 def windows_per_axis(n_nodes: int, n_layers: int, kernel_size: int, stride: int) -> int:
@@ -54,20 +53,11 @@ class IsoNN(nn.Module):
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to logits and representations; ``first`` goes to the first layer."""
         maps = graphs
         for layer in self.layers:
-            distance = _distances(layer, maps, **first)
+            distance = layer.distances(maps, **first)  # type: ignore[operator]
             maps = normalised_scores(distance.square() if self.squared else distance).flatten(0, 1)
             first = {}
         code = self.connected(maps.reshape(len(graphs), -1))
         return EncoderOutput(self.head(code), code)
-
-
-def _distances(layer: nn.Module, graphs: Tensor, **vectors: Any) -> Tensor:
-    """The distances ``(n_graphs, n_templates, n, n)`` of a layer, without the matrices of a relaxed match."""
-    if isinstance(layer, SpectralIsomorphicLayer) and layer.projection == "none":
-        sort_eigenvalues = layer.sort_eigenvalues
-        return relaxed_distances(graphs, layer.templates, layer.stride, **vectors, sort_eigenvalues=sort_eigenvalues)
-    distance: Tensor = layer(graphs, **vectors).distance
-    return distance
 
 
 def normalised_scores(distance: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """The isomorphic layers, which hold the templates."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,7 @@ from isocapsnet.functional import (
     spectral_match,
     spectral_permutations,
 )
+from isocapsnet.functional.relaxed import relaxed_distances
 
 
 def gaussian(*shape: int, scale: float = 1.0) -> nn.Parameter:
@@ -38,6 +41,11 @@ class IsomorphicLayer(nn.Module):
     def forward(self, graphs: Tensor) -> IsomorphicMatch:
         """``(n_graphs, n_nodes, n_nodes)`` to distances and permutations ``(n_graphs, n_templates, n, n)``."""
         return isomorphic_match(graphs, self.templates, self.stride)
+
+    def distances(self, graphs: Tensor, **others: Any) -> Tensor:
+        """The distances of :meth:`forward` ``(n_graphs, n_templates, n, n)``, for networks that use nothing else."""
+        distance: Tensor = self(graphs, **others).distance
+        return distance
 
 
 class SpectralIsomorphicLayer(IsomorphicLayer):
@@ -74,6 +82,13 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
             return spectral_permutations(graphs, self.templates, self.stride, window_vectors, self.sort_eigenvalues)
         arguments = graphs, self.templates, self.stride, self.projection, window_vectors, self.sort_eigenvalues
         return spectral_match(*arguments)
+
+    def distances(self, graphs: Tensor, **others: Any) -> Tensor:
+        """The same; with ``projection="none"`` the poses, which would be matrices, are never stored."""
+        if self.projection != "none":
+            return super().distances(graphs, **others)
+        order = self.sort_eigenvalues
+        return relaxed_distances(graphs, self.templates, self.stride, **others, sort_eigenvalues=order)
 
 
 class ReleasedIsomorphicLayer(IsomorphicLayer):
