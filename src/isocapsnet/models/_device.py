@@ -94,7 +94,10 @@ def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, 
 
 
 def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Tensor) -> int:
-    """Bytes that the forward pass of a batch keeps for the backward pass, without the module itself."""
+    """Bytes that the forward pass of a batch keeps for the backward pass, without the module itself.
+
+    What a layer needs only while it runs is added for the layer that needs most: its ``bytes_in_passing(output)``.
+    """
     own = {tensor.untyped_storage().data_ptr() for tensor in module.state_dict().values()}
     kept: dict[int, int] = {}
 
@@ -103,13 +106,21 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    in_passing = [0]
+    hooks = [
+        layer.register_forward_hook(lambda layer, _, output: in_passing.append(layer.bytes_in_passing(output)))
+        for layer in module.modules()
+        if hasattr(layer, "bytes_in_passing")
+    ]
     training = module.training
     module.eval()  # keeps the statistics of batch normalisation, and draws no random numbers
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         loss = criterion(apply(module, inputs), codes)
     module.train(training)
+    for hook in hooks:
+        hook.remove()
     del loss
-    return sum(size for storage, size in kept.items() if storage not in own)
+    return sum(size for storage, size in kept.items() if storage not in own) + max(in_passing)
 
 
 def available_bytes(device: torch.device) -> int:

@@ -27,6 +27,10 @@ class PooledConvolution(nn.Conv2d):
         """``(n_graphs, n_in, n, n)`` to ``(n_graphs, n_out, ⌈n/2⌉, ⌈n/2⌉)``."""
         return pooled_convolution(maps, self.weight, self.get_parameter("bias"))
 
+    def bytes_in_passing(self, pooled: Tensor) -> int:
+        """The size of the maps before pooling, which are not kept."""
+        return 4 * pooled.nbytes
+
 
 def convolutions(channels: Sequence[int], n_inputs: int = 1) -> nn.Sequential:
     """5 x 5 convolutions, each with 2 x 2 max-pooling and ReLU: ``(b, n_inputs, n, n)`` to ``(b, channels[-1], m, m)``.
