@@ -181,7 +181,7 @@ def draw(table: dict[str, dict[str, Interval]]) -> Any:
     effects = [effect for effect in EFFECTS if any(effect in cells for cells in table.values())]
     means = np.array([[cells[e].mean if e in cells else np.nan for e in effects] for cells in table.values()])
     figure, (axis,) = style.new_figure(style.FULL, 0.75 + 0.31 * len(table))
-    image = axis.imshow(means, cmap=style.colour_map("share"), vmin=0.5, vmax=1, aspect="auto")
+    image = axis.imshow(means, cmap=style.colour_map("magnitude"), vmin=0.5, vmax=1, aspect="auto")
     for row, cells in enumerate(table.values()):
         for column, effect in enumerate(effects):
             if effect in cells:

@@ -51,12 +51,14 @@ def explain(
         explanation say whether its edges are those of the data or, as in tangent space, mixtures of them.
     data : BrainGraphs, path, str or tuple (X, y)
         See :func:`isocapsnet.benchmark`.
+    folds, attribution : optional
+        See :func:`isocapsnet.explanation.explain`.
     networks : str or sequence of str (n_nodes,), optional
         The network of each node, or the name of networks of the atlas, such as "yeo17". By default the first ones of
         the atlas, which are those of Yeo with 7 networks in built-in atlases. ``explanation.network_table`` says which
         networks the important edges join.
-    folds, attribution, seed : optional
-        See :func:`isocapsnet.explanation.explain`.
+    seed : int
+        Seed of the refits.
     unseen_sites, missing_covariates : optional
         See :func:`isocapsnet.predict`.
     progress : bool

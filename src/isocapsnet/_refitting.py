@@ -107,7 +107,7 @@ def _find_data(
 ) -> BrainGraphs:
     """The data of a benchmark: its own copy, or equal data that are given."""
     if data is None:
-        if reading := {name: value for name, value in reading.items() if value not in (None, (), "auto")}:
+        if reading := {name: value for name, value in reading.items() if value not in (None, (), "auto", False)}:
             raise InputError(f"like= reads the data of the benchmark; leave out {next(iter(reading))}=, or give data.")
         if results.data is None:
             raise InputError(f"{folder} has no usable copy of the data; give the data of the benchmark.")

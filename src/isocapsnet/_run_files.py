@@ -36,7 +36,7 @@ def format_config(command: str, options: Mapping[str, Any]) -> str:
             objects.append(key)
         else:
             lines.append(f"{key} = {text}")
-    notes = [f"# isocapsnet {command} --config {RUN_FILE}", f"# isocapsnet {__version__}"]
+    notes = [f"# The options of a run: isocapsnet {command}, version {__version__}."]
     notes += [f"# Not set: {', '.join(unset)}"] if unset else []
     notes += [f"# Given in Python as objects, which a file cannot hold: {', '.join(objects)}"] if objects else []
     return "\n".join([*notes, "", *lines, ""])

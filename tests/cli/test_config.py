@@ -29,9 +29,12 @@ GIVEN: dict[str, Any] = {
     "explain": False, "connectivity": "tangent", "transform": "fisher-z,density[density=0.1]", "harmonize": True,
     "confounds": "age,sex", "choose-transform": "fisher-z,scale", "group": "person", "jobs": "3",
     "scheduler": "tcp://head:8786", "cluster": "local:2", "timeout": "60.5", "memory-limit": "4GB", "device": "cpu",
-    "retry-failed": False, "dry-run": True, "target": 'dia"gnosis\\', "site": "centre", "covariates": "age,IQ",
-    "select": "task-rest,run-1", "exclude": "sub-1,sub-2", "kind": "series", "atlas": "aal90", "n-nodes": "90",
-    "index-base": "1", "directed": False, "read-limit": "2GB", "decoder": False, "precision": "half", "seed": "7",
+    "retry-failed": False, "search": "exhaustive", "learning-curve": "0.25,0.5", "where": "Modality=fMRI",
+    "array": "adjacency", "subjects": "ids", "skip-refused": True, "triangle": "lower", "max-missing": "0.25",
+    "title": "A study", "positive-class": "patient", "dry-run": True, "target": 'dia"gnosis\\', "site": "centre",
+    "covariates": "age,IQ", "select": "task-rest,run-1", "exclude": "sub-1,sub-2", "kind": "series", "atlas": "aal90",
+    "n-nodes": "90", "index-base": "1", "directed": False, "read-limit": "2GB", "decoder": False, "precision": "half",
+    "seed": "7",
 }  # fmt: skip
 
 
@@ -54,7 +57,12 @@ def _arguments(command: click.Command, folder: Path) -> list[str]:
     """A command line with a value of every option."""
     (folder / "table.csv").write_text("subject\n")
     (folder / "results").mkdir(exist_ok=True)
-    paths = {"out": folder / "out", "participants": folder / "table.csv", "like": folder / "results"}
+    paths = {
+        "out": folder / "out",
+        "participants": folder / "table.csv",
+        "like": folder / "results",
+        "regions": folder / "table.csv",
+    }
     paths |= {"figures": folder / "figures"}
     arguments = [str(folder / "results")]
     for param in command.params:

@@ -59,7 +59,7 @@ def test_names_are_escaped_and_absent_without_dots(toy_content: Content) -> None
 
 
 def test_pointing_at_a_dot_of_a_glass_brain_names_its_region(visit: Visit, toy_content: Content) -> None:
-    figure = visit.page.locator("article.card figure:has(.named)").first
+    figure = visit.page.locator("details.card[open] figure:has(.named)").first
     figure.scroll_into_view_if_needed()
     dots = figure.locator(".named i")
     assert dots.count() >= 6

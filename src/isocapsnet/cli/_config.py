@@ -56,14 +56,17 @@ def _read(context: click.Context, parameter: click.Parameter, path: Path | None)
     command = context.command
     options = read_config(path, str(context.info_name), _names(command))
     parameters = {str(param.name): param for param in command.params}
-    context.default_map = {
-        name: _as_option(path, name, value, parameters[name].type) for name, value in options.items()
-    }
+    context.default_map = {name: _as_option(path, value, parameters[name]) for name, value in options.items()}
 
 
-def _as_option(path: Path, name: str, value: Any, kind: click.ParamType) -> Any:
-    """A value of a file as the command line would give it: lists of names as text."""
-    if isinstance(value, bool) != isinstance(kind, click.types.BoolParamType):
-        expected = "true or false" if isinstance(kind, click.types.BoolParamType) else "a value, not true or false"
-        raise InputError(f"{path}: {name.replace('_', '-')} = {value!r} cannot be used; write {expected}.")
+def _as_option(path: Path, value: Any, parameter: click.Parameter) -> Any:
+    """A value of a file as the command line would give it: lists of names as text, unless the option is repeatable."""
+    is_flag = isinstance(parameter.type, click.types.BoolParamType)
+    if isinstance(value, bool) != is_flag:
+        expected = "true or false" if is_flag else "a value, not true or false"
+        raise InputError(
+            f"{path}: {str(parameter.name).replace('_', '-')} = {value!r} cannot be used; write {expected}."
+        )
+    if parameter.multiple:
+        return value if isinstance(value, list) else [value]
     return ",".join(map(str, value)) if isinstance(value, list) else value

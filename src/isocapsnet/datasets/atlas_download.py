@@ -38,6 +38,12 @@ class AtlasDownload:
 def fetch_atlas(name: str, *, cache: Path | None = None) -> Atlas:
     """Download an atlas of :data:`DOWNLOADS` once; ``load_atlas`` and ``atlas=`` then accept its name.
 
+    Parameters
+    ----------
+    name : str
+    cache : path, optional
+        The folder of downloads, by default that of the user's cache.
+
     Examples
     --------
     >>> from isocapsnet.datasets import fetch_atlas

@@ -81,6 +81,7 @@ class Protocol:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The protocol of a record; those of earlier versions have no search, which was exhaustive."""
         return cls(**{"search": "exhaustive", **content})
 
     def count_inner_fits(self, n_candidates: int) -> int:

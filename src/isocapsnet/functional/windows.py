@@ -79,7 +79,7 @@ def grown_windows(deviations: Tensor, kernel_size: int, n_windows: int) -> Tenso
 
 
 def diagonal_windows(n_nodes: int, kernel_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """All ranges of k = ``kernel_size`` neighbouring nodes ``(n_nodes - k + 1, k)``, int64."""
+    """All ranges of k = ``kernel_size`` neighbouring nodes ``(n_nodes - k + 1, k)``, int64, on ``device``."""
     if not 1 <= kernel_size <= n_nodes:
         raise InputError(f"kernel_size={kernel_size} is out of range; the graphs have {n_nodes} nodes.")
     return torch.arange(n_nodes, device=device).unfold(0, kernel_size, 1)
