@@ -387,6 +387,11 @@ def judge(row: dict[str, Any]) -> str:
 
 def report(result: dict[str, Any]) -> None:
     """Bars first, then everything else."""
+    if "training" in result:
+        print("training step:", {name: round(time["milliseconds"], 3) for name, time in result["training"].items()})
+    print("nested:", result.get("nested"))
+    if not {"sizes", "large", "correctness", "routing", "scaling"} <= result.keys():
+        return
     for row in result["sizes"]:
         k, fused = row["kernel_size"], row["fused"]
         verdict = f"{judge(row)}, {'under' if fused['extra_mb'] <= BAR_MEMORY_MB else 'OVER'} {BAR_MEMORY_MB} MB"
@@ -402,8 +407,6 @@ def report(result: dict[str, Any]) -> None:
     for row in result["correctness"]:
         print(row)
     print(result["routing_correctness"], "graphed:", result["graph_correctness"])
-    print("nested:", result.get("nested"))
-    print("training step:", {name: round(time["milliseconds"], 3) for name, time in result["training"].items()})
     for row in result["routing"]:
         print({key: value if isinstance(value, int) else round(value["milliseconds"], 3) for key, value in row.items()})
         print("   MB", {key: round(row[key]["extra_mb"]) for key in ("fused", "stored")})

@@ -345,7 +345,7 @@ def gpu_training(result: dict[str, Any]) -> list[str]:
         text += [
             "### The nested protocol on ABIDE-NYU: 182 graphs of 116 nodes\n",
             "5 x 3 folds, 2 candidates in 3 inner folds: 105 fits of the paper's network, with the start of the "
-            "processes. Most of a fit on its own is the drawing of 43 million initial weights on the host, so several "
+            "processes. Half of a single fit is the drawing of the initial weights on the host, so several "
             "processes share the GPU well: `python benchmarks/gpu.py --only nested --nested abide-nyu`\n",
             table(["`--jobs`", "time", "ROC AUC"], rows),
         ]
