@@ -22,7 +22,7 @@ def cross_validate(planted, seed=0, **parameters):
     return np.mean(scores), corrected_interval(scores, test_over_train=0.5)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_capsules_see_orientation_that_scores_alone_do_not(seed):
     planted = make_planted_graphs(**ORIENTATION, random_state=seed)
     with_capsules, _ = cross_validate(planted, stride=4)

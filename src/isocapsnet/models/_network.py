@@ -222,6 +222,7 @@ class NetworkClassifier(GraphClassifier):
 
     def _check_room(self, device: torch.device, module: nn.Module, batch: int = 0) -> None:
         hint = self._smaller_model_hint + (", or a smaller batch_size" if batch else "")
+        hint += ", or fewer jobs that share the GPU" if device.type == "cuda" else ""
         check_room(type(self).__name__, device, module, hint=hint, beside=self._bytes_beside(module), batch=batch)
 
     def _bytes_beside(self, module: nn.Module) -> int:

@@ -42,7 +42,10 @@ def over_stored_votes(monkeypatch, problem, *arguments):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("iterations", [1, 2, 3])
-@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 8), (torch.float64, 16), (torch.float32, 16)])
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [(torch.float64, 8), pytest.param(torch.float64, 16, marks=pytest.mark.slow), (torch.float32, 16)],
+)
 def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, device, iterations, dtype, size):
     tolerance = {"atol": 1e-11, "rtol": 1e-8} if dtype == torch.float64 else {"atol": 2e-5, "rtol": 1e-4}
     generator = torch.Generator().manual_seed(iterations)
