@@ -240,8 +240,8 @@ def gpu_times(row: dict[str, Any]) -> list[str]:
 
 def gpu_elsewhere(result: dict[str, Any]) -> list[str]:
     return [
-        f"The same on another machine with the same GPU ({result['device']}) and a faster host. There the training "
-        f"step below took {milliseconds(result['training'], 'fused')} from Python:\n",
+        f"The same GPU ({result['device']}) in a faster host (`docs/performance/gpu-faster-host.json`), where the "
+        f"training step below took {milliseconds(result['training'], 'fused')} from Python:\n",
         table(["k", "bar", *(words for _, words in GPU_COLUMNS)], map(gpu_times, result["sizes"])),
     ]
 
@@ -344,9 +344,10 @@ def gpu_training(result: dict[str, Any]) -> list[str]:
         rows = [[str(run["jobs"]), f"{run['seconds']:.0f} s", f"{run['roc_auc']:.3f}"] for run in result["nested"]]
         text += [
             "### The nested protocol on ABIDE-NYU: 182 graphs of 116 nodes\n",
-            "5 x 3 folds, 2 candidates in 3 inner folds: 105 fits of the paper's network, with the start of the "
-            "processes. Half of a single fit is the drawing of the initial weights on the host, so several "
-            "processes share the GPU well: `python benchmarks/gpu.py --only nested --nested abide-nyu`\n",
+            "5 x 3 folds, exhaustive search over 2 candidates in 3 inner folds: 105 fits of the paper's network "
+            "(`isocapsnet[windows=contiguous,calibrate=False]`), with the start of the processes. Half of a "
+            "single fit is the drawing of the initial weights on the host, so several processes "
+            "share the GPU well: `python benchmarks/gpu.py --only nested --nested abide-nyu`\n",
             table(["`--jobs`", "time", "ROC AUC"], rows),
         ]
     return text

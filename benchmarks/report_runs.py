@@ -55,7 +55,7 @@ def hours(value: float) -> str:
 
 MEMORY = """## 40,000 subjects of 400 nodes
 
-Nobody ran this study here. The figures are measured unit costs, arithmetic, and a run of the real scheduler in
+This study was not run. The figures come from measured unit costs, arithmetic, and a run of the real scheduler in
 simulated time: `python benchmarks/scaling.py`.
 
 ### Memory
@@ -72,8 +72,8 @@ One job is one fold of one method: the search by halving in inner folds, at most
 Processor seconds per graph and epoch were measured on one thread with 64 graphs of 200 nodes. Windows, edges and
 weights grow with the square of the nodes, so the figures for 400 nodes are four times as large; the power of the
 nodes between 100 and 200 is a check, and above 2 where the weights leave the caches. Every fit is taken to need all
-its epochs (`max_epochs`). A nested benchmark has 15 such jobs of each method. The machine had other work, so times
-are rather too long than too short. Methods that are not in the table were not measured.
+its epochs (`max_epochs`). A nested benchmark has 15 such jobs of each method. Other processes ran at the
+same time, so the times are upper estimates. Methods that are not in the table were not measured.
 """
 
 GPU = """All of them together are {total:,.0f} core hours. On an H200, by the times of match and routing at 400 nodes

@@ -14,8 +14,8 @@ import numpy as np
 import isocapsnet as ic
 
 # %%
-# ``dry_run=True`` plans a benchmark and runs nothing. ``context["detectable"]`` has what the plan can show. Tests are
-# adjusted for the number of methods, here two.
+# ``dry_run=True`` plans a benchmark and times each method in a short trial, but runs no job. ``context["detectable"]``
+# has the smallest effects that the plan can show. Tests are adjusted for the number of methods, here two.
 sizes = [20, 40, 60, 100, 160, 250]
 above_chance, between = [], []
 for size in sizes:

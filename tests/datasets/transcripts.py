@@ -115,9 +115,9 @@ def _run(command: str, folder: Path) -> str:
 
 _HEAD = """# From nothing to a report
 
-Five studies as they are found, each of 40 subjects and 8 regions, from files to a report in three commands. All of them
-were run; lines of progress are left out. The graphs are random, so no method can find anything. Times are wall-clock
-seconds of all three commands, on two cores with a load of about 15. The page is written by
+Five studies in common layouts, each of 40 subjects and 8 regions, from files to a report in three commands. The output
+is complete except for the lines of progress. The graphs are random, so no method can find anything. Times are wall-clock
+seconds of all three commands on two cores. This command writes the page:
 
 ```bash
 python -m tests.datasets.transcripts docs/datasets-transcripts.md

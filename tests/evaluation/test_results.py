@@ -247,7 +247,7 @@ def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() ->
     assert verdicts["constant"] == "not distinguishable from chance"
     assert tabulate(crowd).rows[0].verdict == "above chance"
     tiny = [{**r, "labels": [0, 1, 1], "probabilities": [[1, 0], [0, 1], [0, 1]], "n_train": 6} for r in crowd]
-    assert "a perfect score would not be distinguishable either" in tabulate(tiny).rows[0].verdict
+    assert "even a perfect score would not be above chance" in tabulate(tiny).rows[0].verdict
 
 
 def test_failures_are_the_verdict() -> None:

@@ -97,7 +97,7 @@ _EVALUATION_OPTIONS = (
     click.option("--device", help="Device of the networks: cpu, cuda or cuda:1."),
     click.option("--out", type=_FOLDER, default="isocapsnet-results", show_default=True, help="The results folder."),
     click.option("--retry-failed/--no-retry-failed", default=True, help="Run failed jobs again (default)."),
-    click.option("--dry-run", is_flag=True, help="Count the jobs and estimate the time; run nothing."),
+    click.option("--dry-run", is_flag=True, help="Count the jobs and estimate their time in short trials."),
 )
 
 

@@ -43,7 +43,7 @@ _READING_OPTIONS = (
     click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
     click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First node number of edge lists."),
     click.option("--directed/--undirected", default=None, help="Whether edge lists are directed."),
-    click.option("--triangle", type=_TRIANGLES, help="Triangle that rows of edges are, written row by row."),
+    click.option("--triangle", type=_TRIANGLES, help="Triangle that each row of edges holds, row by row."),
     click.option("--regions", type=_LISTS, metavar="FILE", help="List of the regions of each subject."),
     click.option(
         "--max-missing", type=click.FloatRange(0, 1), metavar="SHARE", help="Regions a subject may lack (0.5)."

@@ -14,8 +14,8 @@ from isocapsnet._safe_text import printable
 def doctor(as_json: bool, self_test: bool) -> None:
     """Check the installation: versions, extras, devices, kernels, folders, and a self test.
 
-    Each problem has a line that says what to do. The exit code is 1 if something is broken. What is absent is optional,
-    and what is slow works.
+    Each problem has a line that says what to do. The exit code is 1 if something is broken. Parts that are
+    `absent` are optional, and parts that are `slow` work without fused kernels.
 
     \b
     Examples

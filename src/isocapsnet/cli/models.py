@@ -51,7 +51,7 @@ def _out(description: str) -> Callable[..., Any]:
     type=click.Choice(["full", "half"]),
     default="full",
     show_default=True,
-    help="Half precision is refused if it changes probabilities in three digits.",
+    help="Of stored weights; half is refused if a probability changes by 0.0005 or more.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed.")
 @click.option("--device", help="Device of a network: cpu, cuda or cuda:1.")

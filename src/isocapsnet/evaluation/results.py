@@ -260,5 +260,5 @@ def _verdict(
     below = against_reference is not None and against_reference.startswith("worse")
     verdict = "not distinguishable from chance" + (f", {against_reference}" if below else "")
     if is_untestable:
-        verdict += " (there are too few folds or permutations: a perfect score would not be distinguishable either)"
+        verdict += " (too few folds or permutations: even a perfect score would not be above chance)"
     return verdict + where

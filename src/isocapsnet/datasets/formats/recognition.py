@@ -86,7 +86,7 @@ def recognise(
         kind, why = cast(Kind, asked), "as asked for"
     elif asked == "auto" and is_named_series(contents[0].source):
         if all(one.is_symmetric for one in contents):
-            kind, why = "graphs", "all are square and symmetric, although they are called as time series are"
+            kind, why = "graphs", "all are square and symmetric, although they are named like time series"
         else:
             kind, why = "series", "by their names"
     else:
