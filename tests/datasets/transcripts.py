@@ -116,8 +116,8 @@ def _run(command: str, folder: Path) -> str:
 _HEAD = """# From nothing to a report
 
 Five studies in common layouts, each of 40 subjects and 8 regions, from files to a report in three commands. The output
-is complete except for the lines of progress. The graphs are random, so no method can find anything. Times are wall-clock
-seconds of all three commands on two cores. This command writes the page:
+is complete except for the lines of progress. The graphs are random, so no method can find anything. Times are the
+wall-clock seconds of all three commands on two cores. This command writes the page:
 
 ```bash
 python -m tests.datasets.transcripts docs/datasets-transcripts.md

@@ -14,6 +14,7 @@ from isocapsnet._reporting import make_content
 from isocapsnet.cli import main
 from isocapsnet.evaluation.jobs import Job
 from isocapsnet.evaluation.protocol import Protocol
+from isocapsnet.evaluation.results import tabulate
 from isocapsnet.evaluation.samples import Samples
 from isocapsnet.evaluation.shares import read_shares, take_share
 from isocapsnet.evaluation.store import Store
@@ -122,3 +123,16 @@ def test_other_shares_are_refused(wrong: object, tmp_path: Path) -> None:
 def test_shares_are_read_from_text_or_numbers() -> None:
     assert read_shares("0.5, 0.25") == read_shares([0.25, 0.5, 0.5]) == (0.25, 0.5)
     assert read_shares("") == read_shares(()) == ()
+
+
+def test_shares_change_nothing_but_the_curve(study: ic.BrainGraphs, results: ic.Results, tmp_path: Path) -> None:
+    options = {"repeats": 1, "candidates": 1, "explain": False, "progress": False, "jobs": 0, "out": tmp_path}
+    plain = ic.benchmark(study, ["linear", "constant"], **options)
+    assert results.summary.test_over_train == plain.summary.test_over_train
+
+
+def test_a_share_that_failed_is_no_failure_of_the_method(results: ic.Results) -> None:
+    records = list(results.records.values())
+    failed = {"job": {**records[0]["job"], "share": 0.2}, "reason": "ValueError: too few graphs"}
+    rows = tabulate(records, [failed]).rows
+    assert all(row.failed == 0 for row in rows)

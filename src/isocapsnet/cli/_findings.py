@@ -80,6 +80,14 @@ def print_next(path: str, given: Mapping[str, Any], graphs: "BrainGraphs", findi
     click.echo(printable(f"next      {_command('benchmark', path, given)}"))
 
 
+# What only the user can know, if these options make refused data readable.
+_ASSUMED = {
+    "subjects": "only if the rows of the table are in the order of the graphs",
+    "triangle": "only if the values are in this order",
+    "index_base": "only if the first node has this number",
+}
+
+
 def print_remedies(path: str, given: Mapping[str, Any], remedies: Sequence["Remedy"]) -> None:
     """Print the commands with which refused data would be read; several if only the user knows which is right."""
     if not remedies:
@@ -88,7 +96,8 @@ def print_remedies(path: str, given: Mapping[str, Any], remedies: Sequence["Reme
         name = "benchmark" if remedy.data.label_names else "data check"
         n_excluded = len(remedy.data.exclusions)
         size = f"{len(remedy.data)} subjects" + (f", {n_excluded} left out" if n_excluded else "")
-        click.echo(printable(f"{title:<8}  {_command(name, path, {**given, **remedy.changes})}   ({size})"))
+        notes = "; ".join([size, *(note for option, note in _ASSUMED.items() if option in remedy.changes)])
+        click.echo(printable(f"{title:<8}  {_command(name, path, {**given, **remedy.changes})}   ({notes})"))
 
 
 def _command(name: str, path: str, given: Mapping[str, Any]) -> str:

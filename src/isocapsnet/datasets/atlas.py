@@ -186,7 +186,7 @@ def fit_atlas(atlas: Atlas, node_names: Sequence[str] | None, n_nodes: int) -> A
         raise InputError(
             f"atlas={atlas.name!r} has {len(atlas)} regions, but the graphs have {n_nodes} nodes; {advice}."
         )
-    if node_names is None or _are_numbered(node_names):
+    if node_names is None or are_numbered(node_names):
         return atlas
     if (nodes := _find_nodes(atlas, node_names)) is not None:
         return atlas if nodes == list(range(n_nodes)) else atlas.take(nodes)
@@ -214,7 +214,7 @@ def _keys(names: Sequence[str]) -> list[str]:
     return [re.sub(r"^(7|17)networks|roi$", "", name) or name for name in plain]
 
 
-def _are_numbered(names: Sequence[str]) -> bool:
+def are_numbered(names: Sequence[str]) -> bool:
     """Whether names are numbers from 0 or 1 on, perhaps behind the same letters: node 1, node 2..."""
     parts = [re.fullmatch(r"(.*?)0*(\d+)", name.strip()) for name in names]
     if not all(parts) or len({part[1] for part in parts if part}) > 1:

@@ -40,6 +40,11 @@ def read_list(path: str | Path) -> list[str]:
     return names
 
 
+def _longest(words: Tokens) -> int:
+    """Digits of the longest number."""
+    return max((len(word) for word in words if word.isdigit()), default=0)
+
+
 def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mapping[str, str]) -> dict[str, str]:
     """The subject that each name means; names of no subject are left out.
 
@@ -62,7 +67,12 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
                 parts.setdefault(tokenize(subject), set()).add(subject)
         words = tokenize(name)
         candidates = by_tokens.get(words) or set().union(
-            *(parts.get(words[i:j], ()) for i in range(len(words)) for j in range(i + 1, len(words) + 1))
+            *(
+                parts.get(words[i:j], ())
+                for i in range(len(words))
+                for j in range(i + 1, len(words) + 1)
+                if _longest(words[i:j]) >= _longest(words[:i] + words[j:])
+            )
         )
         if len(candidates) > 1:
             raise InputError(f"{name!r} may be the subject {list_some(sorted(candidates), 3)}; write the whole name.")
@@ -76,6 +86,8 @@ def find_site(file_name: str, subject: str) -> str:
     numbers = re.findall(r"\d+", subject)
     number = max(numbers, key=len, default="").lstrip("0")
     match = re.match(rf"(?:sub-)?(.*?)[\W_]*(?<!\d)0*{number}(?!\d)", file_name) if number else None
+    if match is not None and len(re.findall(rf"(?<!\d)0*{number}(?!\d)", file_name)) > 1:
+        raise InputError(f"{file_name} has the number {number} twice, so its site is not known; do not use site=@file.")
     if match is None or not match[1]:
         raise InputError(f"{file_name} has no site before the subject's number in its name; do not use site=@file.")
     return match[1]

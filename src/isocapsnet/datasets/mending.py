@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
+from isocapsnet.datasets.atlas import are_numbered
 from isocapsnet.datasets.formats.text import is_counting
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def align_nodes(
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append("Some files name their nodes, in different orders, and others do not.")
         return matrices, None
-    if node_order is None and any(len(names) != len(named[0]) for names in named) and all(map(_is_numbering, named)):
+    if node_order is None and any(list(names) != list(named[0]) for names in named) and all(map(are_numbered, named)):
         return matrices, None  # positions, not names: which nodes are missing is not known
     reference = list(_merge_names(named, max_missing) if node_order is None else node_order)
     index = {node: i for i, node in enumerate(reference)}

@@ -55,7 +55,7 @@ def find_remedies(source: Any, options: ReadOptions, findings: Findings) -> list
                 else:
                     following.append((trial, attempt))
                 if time.monotonic() - started > _SECONDS:
-                    return found
+                    return []  # others that fit as well may be left
         if found:
             return found
         level = following

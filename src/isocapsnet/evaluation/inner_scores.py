@@ -37,6 +37,8 @@ class InnerScores:
         if path is not None and path.exists():
             try:
                 content = check_scores(read_json(path))
+                if content["key"] != path.stem:
+                    raise DamagedError("holds the scores of another search")
             except (DamagedError, FileNotFoundError):
                 content = {"scores": []}
             self._scores = {(s["settings"], s["fold"]): (s["score"], s["seconds"]) for s in content["scores"]}

@@ -57,9 +57,12 @@ class Job:
 
     @cached_property
     def search_key(self) -> str:
-        """The key of the inner scores: of all but the candidates, the inner folds and the way to search."""
+        """The key of the inner scores: of all but the candidates, the inner folds and the way to search.
+
+        Scores of other versions of packages are not used, since a record names one version.
+        """
         splits = {name: self.protocol[name] for name in ("name", "n_folds")}
-        return digest_of({**self.to_json(), "protocol": splits, "space": None})
+        return digest_of({**self.to_json(), "protocol": splits, "space": None, "versions": versions()})
 
     def to_json(self) -> dict[str, Any]:
         """The fields; a share of 1 is not named, as in records of versions that had no other."""

@@ -140,7 +140,7 @@ class NetworkClassifier(GraphClassifier):
             torch.manual_seed(seed)
             module = self._build_module(self.n_nodes_in_, len(self.classes_)).to(graphs.device)
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
-            if self._records_steps and graphs.device.type == "cuda":
+            if self._records_steps and type(used) is GraphStore and graphs.device.type == "cuda":
                 batch *= 2  # recordings have memory of their own
             self._check_room(graphs.device, module, batch)
             self._prepare(module, used)
@@ -155,7 +155,7 @@ class NetworkClassifier(GraphClassifier):
                 patience=self.patience,
                 callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
                 verbose=bool(self.verbose),
-                record=self._records_steps,
+                record=self._records_steps and type(used) is GraphStore,
             )
         module.zero_grad()  # gradients are as large as the module
         return module.eval(), history

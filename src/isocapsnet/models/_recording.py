@@ -29,6 +29,8 @@ def recording_stream(device: torch.device) -> Iterator[None]:
 
 
 def _get_resources(device: torch.device) -> tuple[torch.cuda.Stream, Any]:
+    if device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     known = _resources.__dict__.setdefault("of_device", {})
     if device not in known:
         stream, anchor = torch.cuda.Stream(device), torch.cuda.CUDAGraph()

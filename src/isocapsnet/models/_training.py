@@ -15,7 +15,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from isocapsnet._stages import end_epoch
-from isocapsnet.functional.kernels import give_back, reusing_buffers
+from isocapsnet.functional.kernels import forget_used, give_back, reusing_buffers
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._recording import Recorded
 
@@ -78,6 +78,7 @@ class Adam:
             parameter.grad = None
         if self.others is not None:
             self.others.zero_grad()
+        forget_used()
 
     @torch.no_grad()
     def step(self) -> None:

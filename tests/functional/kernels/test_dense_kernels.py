@@ -188,3 +188,15 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
         results = run()
     totals = [sorted(float(tensor.detach().abs().sum()) for tensor in tensors) for tensors in (expected, results)]
     assert totals[0] == pytest.approx(totals[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("n_nodes", [5, 6])
+def test_the_winner_of_pooled_nans_is_inside_of_the_map(n_nodes):
+    kernel = kernels.import_kernel("cpu_pooling")
+    if kernel is None:
+        pytest.skip("numba is not installed")
+    maps = torch.full((1, 1, n_nodes, n_nodes), torch.nan)
+    pooled, winner = kernel.pool(maps)
+    assert pooled.isnan().all()
+    if n_nodes % 2:  # the last row and column have no second one
+        assert (winner[..., -1, :] < 2).all() and (winner[..., :, -1] % 2 == 0).all()

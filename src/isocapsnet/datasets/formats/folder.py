@@ -151,8 +151,11 @@ def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings
     if options.select:
         n_files = len(files)
         for part in options.select:  # a part of the file name, else of the folders
-            names = [path for path in files if part in path.name]
-            files = names or [path for path in files if part in path.relative_to(folder).as_posix()]
+            # ses-1 is not a part of ses-12.
+            before, after = (r"(?<!\d)" if part[:1].isdigit() else ""), (r"(?!\d)" if part[-1:].isdigit() else "")
+            exact = re.compile(before + re.escape(part) + after)
+            names = [path for path in files if exact.search(path.name)]
+            files = names or [path for path in files if exact.search(path.relative_to(folder).as_posix())]
         findings.handle(f"files whose path has {' and '.join(options.select)}", f"{len(files)} of {n_files} files")
     series = [path for path in files if is_named_series(path.name)]
     graphs = [path for path in files if not is_named_series(path.name)]

@@ -114,6 +114,9 @@ def find_cohort(
         participants = open_participants(ids, options.participants, elsewhere, findings, limit)
         assert participants is not None
         rows = [participants.find(one) for one in ids]
+        known = [row for row in rows if row is not None]
+        if (twice := next((row for row in known if known.count(row) > 1), None)) is not None:
+            raise InputError(f"{where} has several graphs of subject {participants.ids[twice]}; keep one.")
         note_rows_alone(participants, rows, findings)
         note_graphs_alone(participants, dict(zip(ids, rows, strict=True)), findings)
     elif options.where:

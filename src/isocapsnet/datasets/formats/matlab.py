@@ -56,6 +56,9 @@ def choose_matrix(where: str, arrays: Mapping[str, NDArray[Any]], array: str | N
     if "Z" in matrices and "DOF" in arrays:  # results of CONN, which also have standard errors
         return matrices["Z"]
     largest = max(matrices, key=lambda key: matrices[key].size)
+    square = [k for k, v in matrices.items() if v.shape[0] == v.shape[1]]
+    if square and largest not in square:
+        raise InputError(f'{where} has several matrices; choose one with array="{largest}" or array="{square[0]}".')
     same = [k for k, v in matrices.items() if v.shape == matrices[largest].shape and not _equal(v, matrices[largest])]
     if same:
         names = " or ".join(f'array="{name}"' for name in [largest, *same][:3])

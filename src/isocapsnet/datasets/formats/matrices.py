@@ -70,7 +70,7 @@ def parse_matrix(grid: Grid) -> TextMatrix:
     if all(map(is_value, row_names)):
         return TextMatrix(values, header)
     if len(rows) == n_columns:
-        header = row_names if header is None else header
+        header = row_names if header is None or _is_numbering(header) else header
         if header != row_names and sorted(header) == sorted(row_names):
             raise InputError(f"{grid.name} names its rows in another order than its columns; use one order for both.")
     return TextMatrix(values, header, row_names)
@@ -202,6 +202,8 @@ def find_edges(grid: Grid) -> EdgeList | None:
     if width not in (2, 3) or any(len(row) != width for row in rows):
         return None
     is_titled = all(map(is_end, rows[0][:2]))
+    if not is_titled and width == 3 and is_end(rows[0][2]):
+        raise InputError(f"{grid.name} calls its third column {rows[0][2]!r}; an edge list is source, target, weight.")
     has_header = is_titled or _has_header(rows)
     rows, lines = rows[has_header:], lines[has_header:]
     if not rows:

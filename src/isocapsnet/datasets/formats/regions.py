@@ -63,7 +63,12 @@ def name_regions(
     """
     lists = _read_regions(source, limit)
     aliases = dict(zip((Path(one).stem for one in sources), subjects, strict=True))
-    matches = {subject: name for name, subject in match_subjects(lists, subjects, aliases).items()}
+    found = match_subjects(lists, subjects, aliases)
+    if twice := next((subject for subject, count in Counter(found.values()).items() if count > 1), None):
+        raise InputError(
+            f"{source.name} has several lists of regions for subject {twice}; give the right ones with regions=."
+        )
+    matches = {subject: name for name, subject in found.items()}
     if options.regions is None and not matches:  # a file that was found and is about something else
         return {}
     named: list[list[str] | None] = []
@@ -96,6 +101,10 @@ def _read_regions(source: Path, limit: ReadLimit) -> Mapping[str, list[str]]:
     """The regions of each subject, by the name that the list has for the subject."""
     if source.is_dir():
         files = [path for path in sorted(source.rglob("*")) if path.is_file() and _LIST.fullmatch(path.name)]
+        if twice := next((n for n, c in Counter(path.name.lower() for path in files).items() if c > 1), None):
+            raise InputError(
+                f"{source.name} has several files {twice}; give the folder of the right ones with regions=."
+            )
         return {_LIST.fullmatch(path.name)[1]: _read_list(path, limit) for path in files}  # type: ignore[index]
     if source.suffix.lower() == ".json":
         return _read_json(source, limit)

@@ -52,8 +52,9 @@ def read_rows(source: Any, options: ReadOptions, findings: Findings, limit: Read
     where, name = (source.name, source.stem) if isinstance(source, Path) else ("the data frame", "")
     titles = _first_line(source)
     if (edges := _find_edge_columns(titles)) is not None:
+        _check_unused(where, open_table(source, limit), edges, options)
         about = _read_edge_table(open_table(source, limit), edges, options, findings, limit)
-        return assemble(options=options, findings=findings, name=name, **about)
+        return assemble(options=replace(options, exclude=()), findings=findings, name=name, **about)
     if options.index_base is not None or options.directed is not None or options.kind == "edges":
         raise InputError(
             f"{where} is not an edge list with columns of subjects, sources and targets; it has {list_some(titles)}."
@@ -204,7 +205,9 @@ def _find_ids(where: str, columns: Mapping[str, list[str]], options: ReadOptions
     """The column of identifiers: the one that was asked for, else the only one whose title says so."""
     if options.subjects is not None:
         return columns.get(options.subjects) if isinstance(options.subjects, str) else None
-    titles = [title for title in columns if is_identifier(title) or title == ""]
+    titles = [
+        title for title in columns if is_identifier(title) or (title == "" and not all(map(is_whole, columns[title])))
+    ]
     titles = [title for title in titles if title == "participant_id"] or titles
     if len(titles) > 1:
         raise InputError(
@@ -232,6 +235,20 @@ def _find_edge_columns(titles: Sequence[str]) -> tuple[str, str, str, str | None
     if len(weights) > 1:
         raise InputError(f"The edge list has several columns of weights ({list_some(weights)}); keep one.")
     return ids[0], ends[0], ends[1], weights[0] if weights else None
+
+
+def _check_unused(where: str, table: Table, edges: tuple[str, str, str, str | None], options: ReadOptions) -> None:
+    """Refuse a column that could hold weights or sessions, which would be ignored."""
+    ids = table.column(edges[0])
+    for title in (t for t in table.columns if t not in {*edges, *columns_of(options)}):
+        cells = table.columns[title]
+        if is_counting(cells) and title in ("", "column 1"):
+            continue
+        if len({*zip(ids, cells, strict=True)}) > len({*ids}):
+            raise InputError(
+                f"{where} has the column {title!r}, whose values differ between the edges of a subject; call it "
+                "weight, or remove it."
+            )
 
 
 def _read_edge_table(

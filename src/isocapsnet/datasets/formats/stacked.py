@@ -188,8 +188,11 @@ def _orient(
         raise InputError(f"{where}: {key} must hold numbers of shape (n_graphs, n_nodes, n_nodes), not {what}.")
     usual = 2 if is_last else 0
     axis = usual if usual in axes else axes[0]
-    if len(axes) == 2 and not _is_symmetric(array, axis) and _is_symmetric(array, 2 - axis):
-        raise InputError(f"{where}: {key} has shape {array.shape}, and its matrices are symmetric along another axis.")
+    if len(axes) == 2 and array.shape[0] > 2 and not _is_symmetric(array, axis):
+        raise InputError(
+            f"{where}: {key} has shape {array.shape}, and its matrices are not symmetric, so it is not known which "
+            "axis has the graphs; save one file per graph."
+        )
     if axis == 0:
         return array
     if not is_last:
@@ -199,7 +202,8 @@ def _orient(
 
 def _is_symmetric(array: NDArray[Any], axis: int) -> bool:
     stack = np.moveaxis(array, axis, 0)
-    return bool(np.allclose(stack, stack.swapaxes(1, 2), equal_nan=True))
+    rounding = 1e-6 * float(np.nanmax(np.abs(stack), initial=0.0))
+    return bool(np.allclose(stack, stack.swapaxes(1, 2), atol=rounding, equal_nan=True))
 
 
 def _as_text(where: str, key: str, array: NDArray[Any]) -> NDArray[Any]:

@@ -31,7 +31,7 @@ def open_table(source: Path | pd.DataFrame, limit: ReadLimit | None = None) -> T
 
 def has_names(index: Any) -> bool:
     """Whether the index of a data frame was set, and does not just count the rows."""
-    return index.name is not None or not isinstance(index, pd.RangeIndex)
+    return index.name is not None or not pd.api.types.is_integer_dtype(index)
 
 
 def as_text(value: Any) -> str:
@@ -50,6 +50,11 @@ def filter_rows(table: Table, conditions: Sequence[str]) -> Table:
             raise InputError(f"where={condition!r} is not a condition; write COLUMN=VALUE or COLUMN!=VALUE.")
         cells = table.column(match["column"])
         wanted = _plain(match["value"])
+        if match["sign"] != "=" and wanted not in {*map(_plain, cells)}:
+            raise InputError(
+                f"No row of {table.name} has the value of {condition!r}; the column {match['column']!r} has "
+                f"{list_some(sorted({*cells}))}."
+            )
         kept = [row for row in kept if (_plain(cells[row]) == wanted) == (match["sign"] == "=")]
         if not kept:
             values = list_some(sorted({*cells}))

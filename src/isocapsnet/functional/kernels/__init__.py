@@ -23,12 +23,13 @@ from torch import Tensor
 from isocapsnet._validation import InputError
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
-from isocapsnet.functional.kernels._buffers import give_back, reusing_buffers
+from isocapsnet.functional.kernels._buffers import forget_used, give_back, reusing_buffers
 
 __all__ = [
     "assign",
     "eager",
     "falling_back",
+    "forget_used",
     "give_back",
     "pick_fused",
     "pick_kernel",

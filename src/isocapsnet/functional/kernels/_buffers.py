@@ -56,6 +56,13 @@ def give_back(tensor: Tensor | None) -> None:
         buffers.free.append(buffers.used.pop(tensor.data_ptr()))
 
 
+def forget_used() -> None:
+    """Stop holding memory that was not given back, such as that of a pass without gradients."""
+    buffers = _buffers.get()
+    if buffers is not None:
+        buffers.used.clear()
+
+
 def _on_large_pages(tensor: Tensor) -> Tensor:
     """The same tensor, which nothing was written to. Small pages take four times as long to be cleared."""
     if tensor.nbytes >= _NEVER_KEPT and hasattr(mmap, "MADV_HUGEPAGE"):

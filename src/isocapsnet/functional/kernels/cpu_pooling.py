@@ -83,8 +83,8 @@ def _pool(maps: Any, pooled: Any, winner: Any, start: int, stop: int) -> None:
         for y in range(side):
             upper, lower = maps[i, 2 * y], maps[i, min(2 * y + 1, n - 1)]
             for x in range(n):
-                # A NaN wins, so that a diverged training is noticed.
-                below = (lower[x] > upper[x]) | (lower[x] != lower[x])
+                # A NaN wins, so that a diverged training is noticed; the copy of a border never wins over itself.
+                below = (lower[x] > upper[x]) | ((lower[x] != lower[x]) & (upper[x] == upper[x]))
                 column[x] = lower[x] if below else upper[x]
                 of_lower[x] = 2 if below else 0
             column[2 * side - 1], of_lower[2 * side - 1] = column[n - 1], of_lower[n - 1]
@@ -92,7 +92,7 @@ def _pool(maps: Any, pooled: Any, winner: Any, start: int, stop: int) -> None:
                 left, right = column[2 * x], column[2 * x + 1]
                 first, second = of_lower[2 * x], of_lower[2 * x + 1] + 1
                 # Of equal outputs the first in the order of rows wins.
-                later = (right > left) | (right != right) | ((right == left) & (second < first))
+                later = (right > left) | ((right != right) & (left == left)) | ((right == left) & (second < first))
                 best = right if later else left
                 cut = best <= 0
                 pooled[i, y, x] = 0 if cut else best
