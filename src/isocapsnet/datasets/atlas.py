@@ -110,7 +110,7 @@ def load_atlas(source: "str | Path | Atlas") -> Atlas:
     Parameters
     ----------
     source : str, path or Atlas
-        One of :data:`ATLASES`; the name of an atlas that :func:`~isocapsnet.datasets.atlas_download.fetch_atlas` has
+        One of ``ATLASES``; the name of an atlas that :func:`~isocapsnet.datasets.atlas_download.fetch_atlas` has
         downloaded; or a file of names and coordinates: a CSV or TSV table with columns ``name``, ``x``, ``y``, ``z``
         and, optionally, networks, the ``*_dseg.tsv`` of a BIDS atlas, or a ``.node`` file of BrainNet Viewer.
     """

@@ -36,7 +36,7 @@ class AtlasDownload:
 
 
 def fetch_atlas(name: str, *, cache: Path | None = None) -> Atlas:
-    """Download an atlas of :data:`DOWNLOADS` once; ``load_atlas`` and ``atlas=`` then accept its name.
+    """Download an atlas of ``DOWNLOADS`` once; ``load_atlas`` and ``atlas=`` then accept its name.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ def load_graphs(
     kind : {"auto", "graphs", "edges", "series"}
         Which files to read if a folder has graphs and time series, and what they contain if that is ambiguous.
     atlas : str, path or Atlas, optional
-        Names, coordinates and networks of the nodes: one of :data:`~isocapsnet.datasets.atlas.ATLASES`, such as
+        Names, coordinates and networks of the nodes: one of ``isocapsnet.datasets.atlas.ATLASES``, such as
         "aal116" or "schaefer200", or a table; see :func:`~isocapsnet.datasets.load_atlas`. It is refused if its number
         of regions is another one, or if the data name nodes that it does not have.
     n_nodes : int, optional

@@ -55,7 +55,7 @@ class Protocol:
     inner_folds: int = 3
     #: The largest number of settings that the search tries.
     n_candidates: int = 8
-    #: A key of :data:`isocapsnet.evaluation.search.SEARCHES`.
+    #: A key of ``SEARCHES``.
     search: str = "halving"
 
     def __post_init__(self) -> None:

@@ -154,7 +154,7 @@ class Explanation:
 
     @property
     def network_table(self) -> pd.DataFrame | None:
-        """The networks that the edges join, see :func:`~isocapsnet.explanation.networks.tabulate_pairs`.
+        """The networks that the edges join, see ``tabulate_pairs``.
 
         The 100 edges of :attr:`edge_table` count as the strongest. None if the networks of the nodes are not known.
         """
