@@ -4,7 +4,7 @@ import pkgutil
 import platform
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
@@ -160,6 +160,39 @@ def make_fitter(task: Task, fold: Fold) -> Fitter:
     )
 
 
+class Outcome(NamedTuple):
+    """A fitted estimator and its preparation, the prepared test graphs, their probabilities, and how long it took."""
+
+    estimator: Any
+    preparation: Preparation
+    prepared: NDArray[Any]
+    probabilities: NDArray[np.float64]
+    seconds: dict[str, float]
+
+
+def fit_and_predict(fitter: Fitter, settings: Mapping[str, Any], samples: Samples, fold: Fold) -> Outcome:
+    """Fit with the settings that were chosen, then predict the test graphs."""
+    enter_stage("fit")
+    clock = [time.perf_counter()]
+    preparation = fitter.preparation
+    estimator = fitter.fit(settings, preparation.fit(samples, fold.train, fold.labels), fold.labels)
+    clock.append(time.perf_counter())
+    enter_stage("predict")
+    prepared = preparation.apply(samples, fold.test)
+    probabilities = predict_probabilities(estimator, prepared, samples.classes)
+    clock.append(time.perf_counter())
+    seconds = dict(zip(("fit", "predict"), np.diff(clock).tolist(), strict=True))
+    return Outcome(estimator, preparation, prepared, probabilities, seconds)
+
+
+def write_explanation(folder: Path, task: Task, fold: Fold, outcome: Outcome, caught: Sequence[Any] = ()) -> None:
+    """Write what the report needs about a fit."""
+    enter_stage("explain")
+    held_out = outcome.prepared, task.source.load().labels[fold.split.test]
+    explained = outcome.estimator, caught, task.save_model, task.explain, held_out, outcome.preparation
+    write_artifacts(folder, *explained)
+
+
 def run_job(task: Task) -> dict[str, Any]:
     """Fit on the training subjects, predict the test subjects, return the record.
 
@@ -168,38 +201,27 @@ def run_job(task: Task) -> dict[str, Any]:
     looked up after it has predicted.
     """
     job, samples, fold = task.job, task.source.load(), find_fold(task)
-    train, test, labels = fold.train, fold.test, fold.labels
     fitter = make_fitter(task, fold)
     scores = InnerScores(None if task.inner_scores is None else Path(task.inner_scores))
     reset_peak_memory()
-    clock = [time.perf_counter()]
+    began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        settings = fitter.search(job.space, fold.protocol, train, labels, fold.groups, job.seed, scores)
-        clock.append(time.perf_counter())
-        enter_stage("fit")
-        preparation = fitter.preparation
-        estimator = fitter.fit(settings, preparation.fit(samples, train, labels), labels)
-        clock.append(time.perf_counter())
-        enter_stage("predict")
-        prepared = preparation.apply(samples, test)
-        probabilities = predict_probabilities(estimator, prepared, samples.classes)
-        clock.append(time.perf_counter())
+        settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed, scores)
+        # So that a record says what its search took in all.
+        tuning = time.perf_counter() - began + scores.reused_seconds
+        outcome = fit_and_predict(fitter, settings, samples, fold)
     memory = peak_memory()
-    seconds = dict(zip(("tune", "fit", "predict"), np.diff(clock).tolist(), strict=True))
-    seconds["tune"] += scores.reused_seconds  # so that a record says what its search took in all
     task.source.load()  # refused when the data changed under the fit
     if task.artifacts is not None:
-        enter_stage("explain")
-        held_out = prepared, samples.labels[fold.split.test]
-        write_artifacts(Path(task.artifacts), estimator, caught, task.save_model, task.explain, held_out, preparation)
+        write_explanation(Path(task.artifacts), task, fold, outcome, caught)
     return {
         "key": job.key,
         "job": job.to_json(),
         **describe_fold(samples, job),
-        "probabilities": probabilities.tolist(),
+        "probabilities": outcome.probabilities.tolist(),
         "settings": settings,
-        "seconds": seconds,
+        "seconds": {"tune": tuning, **outcome.seconds},
         "peak_memory": memory,
         "versions": versions(),
     }

@@ -15,17 +15,15 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._stages import Watcher, enter_stage, watching
-from isocapsnet.evaluation.artifacts import write_artifacts
-from isocapsnet.evaluation.estimation import predict_probabilities
-from isocapsnet.evaluation.jobs import Fold, Task, find_fold, make_fitter
+from isocapsnet._stages import Watcher, watching
+from isocapsnet.evaluation.jobs import Fold, Task, find_fold, fit_and_predict, make_fitter, write_explanation
 
 #: The stages of a job.
 STAGES = ("search", "fit", "predict", "explain")
@@ -179,16 +177,10 @@ def _try(task: Task, fold: Fold, seconds: float) -> _Trial:
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
-        enter_stage("fit")
-        preparation = fitter.preparation = fitter.preparation.settle(settings)
-        estimator = fitter.fit(settings, preparation.fit(samples, fold.train, fold.labels), fold.labels)
-        enter_stage("predict")
-        prepared = preparation.apply(samples, fold.test)
-        predict_probabilities(estimator, prepared, samples.classes)
+        fitter.preparation = fitter.preparation.settle(settings)
+        outcome = fit_and_predict(fitter, settings, samples, fold)
         if task.artifacts is not None:
-            enter_stage("explain")
-            held_out = prepared, samples.labels[fold.split.test]
-            write_artifacts(Path(folder, "artifacts", "trial"), estimator, (), None, task.explain, held_out)
+            write_explanation(Path(folder, "artifacts", "trial"), replace(task, save_model=None), fold, outcome)
         trial.end_stage()
     return trial
 

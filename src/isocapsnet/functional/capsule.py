@@ -138,6 +138,46 @@ def dynamic_routing(attend: Callable[[Tensor], Tensor], context: Tensor, iterati
     return capsules
 
 
+def trace_routing(
+    attend: Callable[[Tensor, int], Tensor], context: Tensor, iterations: int, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`dynamic_routing` with what :func:`reverse_routing` needs.
+
+    ``attend(context, iteration)`` as there. Returns the capsules, and the contexts and Σ α û of all iterations
+    ``(iterations, n_graphs, n_classes, capsule_size)``.
+    """
+    contexts: list[Tensor] = []
+    sums: list[Tensor] = []
+
+    def attend_next(context: Tensor) -> Tensor:
+        sums.append(attend(context, len(sums)))
+        contexts.append(context)
+        return sums[-1]
+
+    capsules = dynamic_routing(attend_next, context, iterations, scale)
+    return capsules, torch.stack(contexts), torch.stack(sums)
+
+
+def reverse_routing(
+    attend_back: Callable[[Tensor, int], Tensor], sums: Tensor, grad_capsules: Tensor, scale: float
+) -> Tensor:
+    """The gradients for the ``sums`` of :func:`trace_routing`, in their shape, from that for the capsules.
+
+    ``attend_back(grad, iteration)`` is the gradient for the context of an iteration, from that for its sum.
+    """
+    grads, grad_context = torch.empty_like(sums), torch.zeros_like(grad_capsules)
+    for r in reversed(range(len(sums))):
+        # The last capsules are the result; the others are part of every later context.
+        grad = grad_capsules if r == len(sums) - 1 else grad_context
+        with torch.enable_grad():
+            total = sums[r].detach().requires_grad_()
+            agreement = (squash(scale * total) * grad).sum()  # torch imports sympy to differentiate a tensor
+        (grads[r],) = torch.autograd.grad(agreement, total)
+        if r > 0:
+            grad_context += attend_back(grads[r], r)
+    return grads
+
+
 # -- reconstruction -------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from torch.nn.functional import embedding_bag
 from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
 from isocapsnet.functional.dense_routing import DenseRouting
 from isocapsnet.functional.kernels import falling_back, pick_fused, pick_routing
+from isocapsnet.functional.kernels.fallback import plain_gradients
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
 # Up to this size, sums of weights are read from a table of k! permutations.
@@ -112,12 +113,14 @@ class _FusedRouting(torch.autograd.Function):
         with falling_back(grad_capsules.device):
             grad_value, grad_weight = kernel.backward(windows, *kept, grad_capsules, scale)
             return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), *(None,) * 4
-        with torch.enable_grad():
-            value, permutation, weight = windows.capsules()
-            value, weight = value.view(shape).requires_grad_(), weight.view(weight_shape).detach().requires_grad_()
+        value, permutation, weight = windows.capsules()
+
+        def route_plainly(value: Tensor, weight: Tensor) -> Tensor:
             capsules = PermutationCapsules(value, permutation.view(shape), padding, kernel_size)
-            routed = _route_plainly(capsules, weight, iterations, scale, "classes")
-        grad_value, grad_weight = torch.autograd.grad(routed, (value, weight), grad_capsules)
+            return _route_plainly(capsules, weight, iterations, scale, "classes")
+
+        inputs = value.view(shape), weight.view(weight_shape)
+        grad_value, grad_weight = plain_gradients(route_plainly, inputs, grad_capsules)
         return grad_value, None, None, None, grad_weight, *(None,) * 4
 
 

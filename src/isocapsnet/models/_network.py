@@ -140,8 +140,9 @@ class NetworkClassifier(GraphClassifier):
             torch.manual_seed(seed)
             module = self._build_module(self.n_nodes_in_, len(self.classes_)).to(graphs.device)
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
-            if self._records_steps and type(used) is GraphStore and graphs.device.type == "cuda":
-                batch *= 2  # recordings have memory of their own
+            # Other stores have batches of more than a tensor, or methods that wait for the device.
+            record = self._records_steps and type(used) is GraphStore and graphs.device.type == "cuda"
+            batch *= 2 if record else 1  # recordings have memory of their own
             self._check_room(graphs.device, module, batch)
             self._prepare(module, used)
             history = train(
@@ -155,7 +156,7 @@ class NetworkClassifier(GraphClassifier):
                 patience=self.patience,
                 callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
                 verbose=bool(self.verbose),
-                record=self._records_steps and type(used) is GraphStore,
+                record=record,
             )
         module.zero_grad()  # gradients are as large as the module
         return module.eval(), history

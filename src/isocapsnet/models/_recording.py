@@ -59,7 +59,7 @@ class Recorded:
 
     def __init__(self, function: Pass) -> None:
         self.function = function
-        self.is_known: set[tuple[int, ...]] = set()
+        self.seen: set[tuple[int, ...]] = set()
         self.recordings: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Tensor, Tensor, Tensor, Any]] = {}
 
     def __call__(self, inputs: Any, codes: Tensor) -> tuple[Tensor, Any]:
@@ -67,8 +67,8 @@ class Recorded:
         if not isinstance(inputs, Tensor):
             return self.function(inputs, codes)
         shape = tuple(inputs.shape)
-        if shape not in self.is_known:
-            self.is_known.add(shape)
+        if shape not in self.seen:
+            self.seen.add(shape)
             return self.function(inputs, codes)
         if shape not in self.recordings:
             self.recordings[shape] = self._record(inputs.clone(), codes.clone())

@@ -133,7 +133,7 @@ def train(
     verbose : bool
         Print one line per epoch.
     record : bool
-        On a GPU, record a step for each size of a batch and replay it; for modules that never wait for the device.
+        Record a step for each size of a batch and replay it: on a GPU, for modules that never wait for the device.
     """
     history: History = []
     best = _BestEpoch(module) if validation is not None and patience is not None else None
@@ -153,7 +153,7 @@ def train(
         output = apply(module, inputs)
         return criterion(output, codes), None
 
-    if record and graphs.device.type == "cuda":
+    if record:
         step, evaluate = Recorded(step), Recorded(evaluate)
     for epoch in range(1, max_epochs + 1):
         start = perf_counter()

@@ -6,14 +6,14 @@ class, and in the backward pass the couplings of some graphs at a time.
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from isocapsnet.functional.capsule import dynamic_routing, squash
+from isocapsnet.functional.capsule import reverse_routing, trace_routing
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import give_back, take
 from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
@@ -148,19 +148,14 @@ def iterate(
     n_graphs = windows.excess.shape[1]
     kept = keep and iterations > 1 and n_graphs <= Couplings.at_once(windows, iterations)
     couplings = Couplings.of(windows, iterations, slice(0, n_graphs)) if kept else None
-    contexts: list[Tensor] = []
-    sums: list[Tensor] = []
-
-    def attend_next(context: Tensor) -> Tensor:
-        sums.append(attend(windows, context, None, couplings, len(sums)) if sums else attend_evenly(windows))
-        contexts.append(context)
-        return sums[-1]
-
     n_classes, _, _, size = windows.weight.shape
     zeros = windows.weight.new_zeros(n_graphs, n_classes, size)
-    capsules = dynamic_routing(attend_next, zeros, iterations, scale)
-    factors = zeros.new_empty(0) if couplings is None else couplings.factors
-    return capsules, torch.stack(contexts), torch.stack(sums), factors
+
+    def attend_next(context: Tensor, iteration: int) -> Tensor:
+        return attend(windows, context, None, couplings, iteration) if iteration else attend_evenly(windows)
+
+    capsules, contexts, sums = trace_routing(attend_next, zeros, iterations, scale)
+    return capsules, contexts, sums, zeros.new_empty(0) if couplings is None else couplings.factors
 
 
 def backward(
@@ -180,20 +175,18 @@ def backward(
     for part in range(n_parts):
         own = slice(n_graphs * part // n_parts, n_graphs * (part + 1) // n_parts)
         couplings = Couplings(factors) if len(factors) else Couplings.of(windows, iterations, own)
-        grads = torch.empty_like(sums[:, own])
-        grad_context = torch.zeros_like(grads[0])
-        for r in reversed(range(iterations)):
-            # The last capsules are the result; the others are part of every later context.
-            grad = grad_capsules[own] if r == iterations - 1 else grad_context
-            with torch.enable_grad():
-                total = sums[r, own].detach().requires_grad_()
-                agreement = (squash(scale * total) * grad).sum()  # torch imports sympy to differentiate a tensor
-            (grads[r],) = torch.autograd.grad(agreement, total)
-            if r > 0:
-                grad_context += attend(windows, contexts[r, own], grads[r], couplings, r, len(factors) > 0)
+        is_coupled = len(factors) > 0
+        attend_back = partial(_attend_back, windows, contexts[:, own], couplings, is_coupled)
+        grads = reverse_routing(attend_back, sums[:, own], grad_capsules[own], scale)
         _scatter(windows, contexts[:, own], grads, couplings, grad_value, grad_weight)
         give_back(couplings.factors)
     return grad_value, grad_weight
+
+
+def _attend_back(
+    windows: Windows, contexts: Tensor, couplings: Couplings, is_coupled: bool, grad: Tensor, iteration: int
+) -> Tensor:
+    return attend(windows, contexts[iteration], grad, couplings, iteration, is_coupled)
 
 
 def attend_evenly(windows: Windows) -> Tensor:
