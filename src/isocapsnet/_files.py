@@ -2,14 +2,20 @@
 
 import errno
 import json
+import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 #: No file that a benchmark writes as JSON comes near this size.
 MAX_JSON_BYTES = 1 << 30
@@ -75,6 +81,22 @@ def write_whole(path: Path, content: bytes, partial_folder: Path | None = None) 
     """Write ``content`` into a file through :func:`replacing`."""
     with replacing(path, partial_folder) as partial:
         partial.write_bytes(content)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder, for which other processes and threads wait; none on systems without ``flock``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # ends the lock
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._files import DamagedError, read_json
 from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol, Store, run
-from isocapsnet.evaluation.inner_scores import check_scores
+from isocapsnet.evaluation.inner_scores import InnerScores, check_scores
 from isocapsnet.evaluation.records import check_record, seal
 from isocapsnet.evaluation.search import SEARCHES, SHARE, count_fits, race
 
@@ -197,6 +198,43 @@ def test_two_searches_at_once_in_one_folder_choose_the_same(tmp_path: Path) -> N
     [file] = (tmp_path / "out" / "inner").glob("??/*.json")
     assert check_scores(read_json(file))["key"] == file.stem
     assert not (tmp_path / "out" / "rejected").exists()
+
+
+def test_scores_of_two_runs_at_once_are_both_kept(tmp_path: Path) -> None:
+    """Each process opens the file before any of them has written to it."""
+    path = tmp_path / "inner" / "ab" / "abc.json"
+    code = (
+        "import sys; from pathlib import Path; from isocapsnet.evaluation.inner_scores import InnerScores\n"
+        "scores = InnerScores(Path(sys.argv[1]))\n"
+        "print('open', flush=True); sys.stdin.readline()\n"
+        "scores.add({'C': float(sys.argv[2])}, 'fold', 0.5, 1.0); scores.write()"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path), str(C)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for C in (1, 2)
+    ]
+    assert [process.stdout.readline().strip() for process in both] == ["open", "open"]
+    for process in both:
+        process.communicate("\n")
+        assert process.returncode == 0
+    kept = check_scores(read_json(path))["scores"]
+    assert sorted(score["settings"] for score in kept) == ['{"C":1.0}', '{"C":2.0}']
+
+
+def test_scores_written_by_many_threads_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "inner" / "ab" / "abc.json"
+
+    def write(number: int) -> None:
+        for i in range(10):
+            scores = InnerScores(path)
+            scores.add({"C": 10 * number + i}, "fold", 0.5, 1.0)
+            scores.write()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(check_scores(read_json(path))["scores"]) == 80
 
 
 def test_another_search_and_more_candidates_reuse_scores(tmp_path: Path) -> None:

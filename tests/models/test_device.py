@@ -12,6 +12,7 @@ import torch
 from isocapsnet import InputError
 from isocapsnet.models import MODELS, _device
 from isocapsnet.models._device import available_bytes, check_room
+from isocapsnet.models._recording import cached_bytes
 
 # Graphs and batches so large that what else the process holds does not count. Two steps: the moments of the optimizer
 # are made in the first, and lie beside the activations of the second.
@@ -98,6 +99,22 @@ def test_a_module_that_is_in_place_needs_room_for_the_rest_alone(monkeypatch):
     check_room("Model", torch.device("cpu"), module, hint="")
     with pytest.raises(InputError, match="Model needs"), torch.device("meta"):
         check_room("Model", torch.device("cpu"), torch.nn.Linear(1000, 1000), hint="")
+
+
+def test_memory_that_torch_keeps_for_recordings_is_not_free(monkeypatch):
+    gpu = torch.device("cuda", 1)
+    segments = [
+        {"device": 1, "segment_pool_id": (0, 0), "total_size": 100, "allocated_size": 60},
+        {"device": 1, "segment_pool_id": (0, 3), "total_size": 700, "allocated_size": 1},
+        {"device": 1, "segment_pool_id": (0, 4), "total_size": 5000, "allocated_size": 0},
+        {"device": 0, "segment_pool_id": (0, 0), "total_size": 90000, "allocated_size": 0},
+    ]
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: segments)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 5800)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 61)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1_000_000, 2_000_000))
+    assert available_bytes(gpu) == 1_000_040
+    assert cached_bytes(gpu, (0, 3)) == 699
 
 
 def make_groups(root, files):

@@ -1,6 +1,7 @@
 """What the networks share: stopping, memory, warnings."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from isocapsnet._validation import InputError
 from isocapsnet.functional import margin_loss
 from isocapsnet.models import MODELS, _batches
+from isocapsnet.models._seeding import seeded
 
 SMALL = {"kernel_size": 3, "decoder_sizes": (16,), "tolerance": 0, "random_state": 0}
 
@@ -111,3 +113,54 @@ def test_a_network_that_answers_alike_is_warned_about_and_another_is_not(recwarn
     model = MODELS["isocapsnet"](max_epochs=20, learning_rate=0.01, **SMALL).fit(X, y)
     assert len(np.unique(model.predict(X))) == 2
     assert not any("predicts class" in str(warning.message) for warning in recwarn)
+
+
+@pytest.mark.parametrize("method", ["cnn", "gin"])
+def test_fits_in_two_threads_are_as_reproducible_as_one_after_the_other(method):
+    graphs = np.random.default_rng(0).normal(size=(24, 8, 8)).astype(np.float32)
+    labels = np.arange(24) % 2
+
+    def fit(seed):
+        model = MODELS[method](max_epochs=20, batch_size=4, dropout=0.5, calibrate=False, random_state=seed)
+        return model.fit(graphs, labels).predict_proba(graphs)
+
+    expected = [fit(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for at_once, alone in zip(pool.map(fit, range(4)), expected, strict=True):
+            assert_array_equal(at_once, alone)
+
+
+def test_a_callback_may_fit_another_network():
+    graphs, labels = np.random.default_rng(0).normal(size=(12, 8, 8)), np.arange(12) % 2
+    settings = {"max_epochs": 3, "calibrate": False, "random_state": 0}
+
+    def fit_another(history):
+        MODELS["cnn"](**settings | {"random_state": 1}).fit(graphs, labels)
+
+    alone = MODELS["cnn"](**settings).fit(graphs, labels)
+    both = MODELS["cnn"](**settings, callbacks=[fit_another]).fit(graphs, labels)
+    assert_array_equal(both.predict_proba(graphs), alone.predict_proba(graphs))
+
+
+def test_seeds_are_those_of_torch_and_the_generator_is_restored():
+    before = torch.get_rng_state()
+    with seeded(7):
+        drawn = torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        assert torch.equal(drawn, torch.rand(3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_fit_on_the_cpu_leaves_the_generator_of_the_gpu_alone():
+    before = torch.cuda.get_rng_state()
+    with seeded(7):
+        torch.rand(3)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    with seeded(7, torch.device("cuda")):
+        drawn = torch.rand(3, device="cuda")
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    with torch.random.fork_rng(devices=["cuda"]):
+        torch.manual_seed(7)
+        assert torch.equal(drawn, torch.rand(3, device="cuda"))

@@ -5,7 +5,8 @@ import torch
 
 from isocapsnet import MODELS, make_planted_graphs
 from isocapsnet.models import _motif_form
-from isocapsnet.models._recording import recording_stream
+from isocapsnet.models._device import available_bytes
+from isocapsnet.models._recording import cached_bytes, free_for_recordings, recording_stream
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -53,6 +54,18 @@ def test_memory_of_recordings_is_used_again(monkeypatch):
         fit("isocapsnet", {"windows": "contiguous"}, monkeypatch, record=True)
         sizes.append(torch.cuda.memory_reserved())
     assert sizes[-1] < 1.02 * sizes[-4], sizes
+
+
+@needs_gpu
+def test_what_recordings_leave_is_free_for_recordings_alone(monkeypatch):
+    device = torch.device("cuda")
+    fit("isocapsnet", {"windows": "contiguous"}, monkeypatch, record=True)
+    left, reserved = free_for_recordings(device), torch.cuda.memory_reserved(device)
+    assert left > 0
+    unused = reserved - torch.cuda.memory_allocated(device)
+    assert cached_bytes(device) + left <= unused
+    torch.cuda.empty_cache()
+    assert available_bytes(device) <= torch.cuda.mem_get_info(device)[0] + unused - left
 
 
 @needs_gpu

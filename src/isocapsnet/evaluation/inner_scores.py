@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._files import DamagedError, read_json, write_whole
+from isocapsnet._files import DamagedError, locked, read_json, write_whole
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.naming import canonical_json, digest_of
 
@@ -34,14 +34,8 @@ class InnerScores:
         self._scores: dict[tuple[str, str], tuple[float, float]] = {}
         self._written, self._n_written = time.monotonic(), 0
         self.reused_seconds = 0.0
-        if path is not None and path.exists():
-            try:
-                content = check_scores(read_json(path))
-                if content["key"] != path.stem:
-                    raise DamagedError("holds the scores of another search")
-            except (DamagedError, FileNotFoundError):
-                content = {"scores": []}
-            self._scores = {(s["settings"], s["fold"]): (s["score"], s["seconds"]) for s in content["scores"]}
+        if path is not None:
+            self._scores = _read(path)
             self._n_written = len(self._scores)
 
     def find(self, settings: Mapping[str, Any], fold: str) -> float | None:
@@ -58,14 +52,27 @@ class InnerScores:
             self.write()
 
     def write(self) -> None:
-        """Write the file if there are new scores."""
+        """Write the file if there are new scores; those that another run has written meanwhile stay in it."""
         if self._path is not None and len(self._scores) > self._n_written:
-            scores = [dict(zip(_FIELDS, (*who, *what), strict=True)) for who, what in self._scores.items()]
-            content = {"key": self._path.stem, "scores": scores}
-            text = canonical_json({**content, "sha256": digest_of(content)})
-            write_whole(self._path, text.encode(), self._path.parents[2] / "partial")
+            with locked(self._path.parent):
+                self._scores = _read(self._path) | self._scores
+                scores = [dict(zip(_FIELDS, (*who, *what), strict=True)) for who, what in self._scores.items()]
+                content = {"key": self._path.stem, "scores": scores}
+                text = canonical_json({**content, "sha256": digest_of(content)})
+                write_whole(self._path, text.encode(), self._path.parents[2] / "partial")
             self._n_written = len(self._scores)
         self._written = time.monotonic()
+
+
+def _read(path: Path) -> dict[tuple[str, str], tuple[float, float]]:
+    """Score and seconds by settings and fold; none if the file cannot be used."""
+    try:
+        content = check_scores(read_json(path))
+    except (DamagedError, FileNotFoundError):
+        return {}
+    if content["key"] != path.stem:  # the scores of another search
+        return {}
+    return {(s["settings"], s["fold"]): (s["score"], s["seconds"]) for s in content["scores"]}
 
 
 def name_fold(train: NDArray[np.int64], test: NDArray[np.int64]) -> str:

@@ -21,6 +21,7 @@ from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.explanation.contrasts import margins
 from isocapsnet.models._network import NetworkClassifier
+from isocapsnet.models._seeding import seeded
 from isocapsnet.nn import MotifNetwork
 
 ATTRIBUTIONS = ("gradient", "integrated")
@@ -104,8 +105,7 @@ def untrained_correlation(estimator: Any, X: NDArray[Any], method: str = "gradie
     correlations = []
     for seed in range(_UNTRAINED):
         untrained = copy(estimator)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             untrained.module_ = estimator._build_module(estimator.n_nodes_in_, len(estimator.classes_))
             if getattr(estimator.module_, "decoder", None) is None and hasattr(untrained.module_, "decoder"):
                 untrained.module_.register_module("decoder", None)

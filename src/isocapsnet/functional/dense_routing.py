@@ -1,6 +1,7 @@
 """Dynamic routing of capsules of any entries through the fused kernel of the CPU."""
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isocapsnet.functional.capsule import reverse_routing, trace_routing
-from isocapsnet.functional.kernels import falling_back
+from isocapsnet.functional.kernels import run_fused
 from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
@@ -48,14 +49,16 @@ class DenseRouting(torch.autograd.Function):
     def backward(ctx: Any, grad_routed: Tensor) -> tuple[Tensor | None, ...]:
         contexts, sums, capsules, weight = ctx.saved_tensors
         scale, leak, kernel, plain, shape, weight_shape = ctx.arguments
-        with falling_back(grad_routed.device):
 
-            def attend_back(grad: Tensor, iteration: int) -> Tensor:
-                attended: Tensor = kernel.attend(capsules, weight, leak, contexts[iteration], grad)
-                return attended
+        def attend_back(grad: Tensor, iteration: int) -> Tensor:
+            attended: Tensor = kernel.attend(capsules, weight, leak, contexts[iteration], grad)
+            return attended
 
+        def fused() -> tuple[Tensor, ...]:
             grads = reverse_routing(attend_back, sums, grad_routed, scale)
             grad_capsules, grad_weight = kernel.scatter(capsules, weight, leak, contexts, grads)
-            return grad_capsules.view(shape), grad_weight.view(weight_shape), None, None, None, None, None
+            return grad_capsules.view(shape), grad_weight.view(weight_shape)
+
         inputs = capsules.view(shape), weight.view(weight_shape)
-        return *plain_gradients(plain, inputs, grad_routed), None, None, None, None, None
+        grads = run_fused(grad_routed.device, fused, partial(plain_gradients, plain, inputs, grad_routed))
+        return *grads, None, None, None, None, None

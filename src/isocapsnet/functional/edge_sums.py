@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import leaky_relu
 
-from isocapsnet.functional.kernels import falling_back, pick_fused
+from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
@@ -33,13 +33,19 @@ def leaky_edge_sums(
         Σ_m Σ_k row_filters[n, m, k] A[m, i, k] and Σ_m Σ_k column_filters[n, m, k] A[m, k, j].
     """
     kernel = pick_fused("cpu_edge_sums", rows)
-    if kernel is not None:
-        with falling_back(rows.device):
-            of_rows, of_columns = _RectifiedSums.apply(rows, columns, row_filters, column_filters, kernel)
-            linear_rows = leak * _linear_sums(rows, columns, row_filters)
-            linear_columns = leak * _linear_sums(columns, rows, column_filters)
-            return linear_rows + (1 - leak) * of_rows, linear_columns + (1 - leak) * of_columns
-    return _sum_plainly(rows, columns, row_filters, column_filters, leak)
+    plain = partial(_sum_plainly, rows, columns, row_filters, column_filters, leak)
+    # The kernel does not check shapes; torch raises an error if they do not belong together.
+    belong = rows.shape == columns.shape and rows.shape[1:] == row_filters.shape[1:] == column_filters.shape[1:]
+    if kernel is None or not belong:
+        return plain()
+
+    def fused() -> tuple[Tensor, Tensor]:
+        of_rows, of_columns = _RectifiedSums.apply(rows, columns, row_filters, column_filters, kernel)
+        linear_rows = leak * _linear_sums(rows, columns, row_filters)
+        linear_columns = leak * _linear_sums(columns, rows, column_filters)
+        return linear_rows + (1 - leak) * of_rows, linear_columns + (1 - leak) * of_columns
+
+    return run_fused(rows.device, fused, plain)
 
 
 def _sum_plainly(
@@ -73,9 +79,12 @@ class _RectifiedSums(torch.autograd.Function):
     def backward(ctx: Any, grad_rows: Tensor, grad_columns: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, row_filters, column_filters = ctx.saved_tensors
         backward, orders = ctx.kernel.backward, ctx.orders
-        with falling_back(grad_rows.device):
+
+        def fused() -> tuple[Tensor, ...]:
             one, other, of_rows = backward(grad_rows, rows, columns, row_filters, orders)
             more, less, of_columns = backward(grad_columns, columns, rows, column_filters, orders[::-1])
-            return one + less, other + more, of_rows, of_columns, None
-        plain = partial(_sum_plainly, leak=0.0)
-        return *plain_gradients(plain, ctx.saved_tensors, grad_rows, grad_columns), None
+            return one + less, other + more, of_rows, of_columns
+
+        sums = partial(_sum_plainly, leak=0.0)
+        plain = partial(plain_gradients, sums, ctx.saved_tensors, grad_rows, grad_columns)
+        return *run_fused(grad_rows.device, fused, plain), None

@@ -1,5 +1,6 @@
 """A convolution followed by 2 x 2 max-pooling and ReLU."""
 
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv2d, max_pool2d
 
-from isocapsnet.functional.kernels import falling_back, pick_fused
+from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
@@ -29,10 +30,10 @@ def pooled_convolution(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     Tensor (n_graphs, n_out, ⌈n/2⌉, ⌈n/2⌉)
     """
     kernel = pick_fused("cpu_pooling", inputs)
-    if kernel is not None:
-        with falling_back(inputs.device):
-            return _PooledConvolution.apply(inputs, weight, bias, kernel)
-    return _pool_plainly(inputs, weight, bias)
+    plain = partial(_pool_plainly, inputs, weight, bias)
+    if kernel is None or inputs.shape[-1] != inputs.shape[-2]:
+        return plain()
+    return run_fused(inputs.device, partial(_PooledConvolution.apply, inputs, weight, bias, kernel), plain)
 
 
 def _pool_plainly(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -54,6 +55,6 @@ class _PooledConvolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         winner, *inputs, bias = ctx.saved_tensors
-        with falling_back(grad.device):
-            return *ctx.kernel.backward(grad, winner, *inputs, ctx.needs_input_grad[0]), None
-        return *plain_gradients(_pool_plainly, (*inputs, bias), grad), None
+        fused = partial(ctx.kernel.backward, grad, winner, *inputs, ctx.needs_input_grad[0])
+        plain = partial(plain_gradients, _pool_plainly, (*inputs, bias), grad)
+        return *run_fused(grad.device, fused, plain), None

@@ -1,5 +1,6 @@
 """Distances of FastIsoNN's relaxed match without its matrices: the windows are constant, and only templates learn."""
 
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import eigenvectors
 from isocapsnet.functional.isomorphic import check_match_input, spectral_match
-from isocapsnet.functional.kernels import falling_back, pick_fused
+from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.eager import windows_of
 from isocapsnet.functional.kernels.fallback import plain_gradients
 
@@ -75,17 +76,20 @@ def relaxed_distances(
     """
     check_match_input(graphs, templates, stride)
     kernel = None if graphs.requires_grad else pick_fused("cpu_relaxed", graphs)
-    if kernel is not None:
+
+    def plain() -> Tensor:
+        arguments: tuple[Any, ...] = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
+        return spectral_match(*arguments).distance
+
+    if kernel is None:
+        return plain()
+    with torch.no_grad():
         if window_vectors is None:
-            with torch.no_grad():
-                window_vectors = WindowVectors.of(graphs, templates.shape[-1], stride, sort_eigenvalues)
-        with torch.no_grad():
-            own = eigenvectors(templates, sort_eigenvalues).abs()
-        middle = own.transpose(1, 2) @ templates @ own
-        with falling_back(graphs.device):
-            return _RelaxedDistance.apply(middle, graphs, window_vectors, stride, kernel)
-    arguments: tuple[Any, ...] = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
-    return spectral_match(*arguments).distance
+            window_vectors = WindowVectors.of(graphs, templates.shape[-1], stride, sort_eigenvalues)
+        own = eigenvectors(templates, sort_eigenvalues).abs()
+    middle = own.transpose(1, 2) @ templates @ own
+    fused = partial(_RelaxedDistance.apply, middle, graphs, window_vectors, stride, kernel)
+    return run_fused(graphs.device, fused, plain)
 
 
 class _RelaxedDistance(torch.autograd.Function):
@@ -105,13 +109,14 @@ class _RelaxedDistance(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         distance, graphs, middle = ctx.saved_tensors
         vectors, stride, kernel = ctx.arguments
-        with falling_back(grad.device):
-            arguments = graphs, vectors.tensor, vectors.index, middle, stride
-            return kernel.backward(grad, distance, *arguments), None, None, None, None
+        fused = partial(kernel.backward, grad, distance, graphs, vectors.tensor, vectors.index, middle, stride)
 
         def measure(middle: Tensor) -> Tensor:
             own = vectors[:, :].abs()[:, None]
             matched = own @ middle[:, None, None] @ own.transpose(-1, -2)
             return safe_norm((matched - windows_of(graphs, middle.shape[-1], stride)[:, None]).flatten(-2))
 
-        return *plain_gradients(measure, (middle,), grad), None, None, None, None
+        def plain() -> Tensor:
+            return plain_gradients(measure, (middle,), grad)[0]
+
+        return run_fused(grad.device, fused, plain), None, None, None, None

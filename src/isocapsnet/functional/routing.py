@@ -5,6 +5,7 @@ over k² entries. Fused kernels compute votes when they are needed and never sto
 loop of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
@@ -15,9 +16,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
+from isocapsnet._validation import InputError
 from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
 from isocapsnet.functional.dense_routing import DenseRouting
-from isocapsnet.functional.kernels import falling_back, pick_fused, pick_routing
+from isocapsnet.functional.kernels import pick_fused, pick_routing, run_fused
 from isocapsnet.functional.kernels.fallback import plain_gradients
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
@@ -48,18 +50,38 @@ def route(
     -------
     Tensor (n_graphs, n_classes, capsule_size)
     """
+    _check_shapes(capsules, weight)
+    plain = partial(_route_plainly, iterations=iterations, scale=scale, over=over)
     if isinstance(capsules, PermutationCapsules) and weight.shape[2] > 1 and over == "classes":
         kernel = pick_routing(weight)
         if kernel is not None:
-            with falling_back(weight.device):
-                return _FusedRouting.apply(*capsules, weight, iterations, scale, kernel, torch.is_grad_enabled())
+            arguments = *capsules, weight, iterations, scale, kernel, torch.is_grad_enabled()
+            fused = partial(_FusedRouting.apply, *arguments)
+            return run_fused(weight.device, fused, partial(plain, capsules, weight))
     if isinstance(capsules, Tensor) and weight.shape[2] > 1 and over != "windows":
         kernel = pick_fused("cpu_dense_routing", weight)
         if kernel is not None and kernel.fits(weight):
-            plain = partial(_route_plainly, iterations=iterations, scale=scale, over=over)
-            with falling_back(weight.device):
-                return DenseRouting.apply(capsules, weight, iterations, scale, over == "classes", kernel, plain)
-    return _route_plainly(capsules, weight, iterations, scale, over)
+            fused = partial(DenseRouting.apply, capsules, weight, iterations, scale, over == "classes", kernel, plain)
+            return run_fused(weight.device, fused, partial(plain, capsules, weight))
+    return plain(capsules, weight)
+
+
+def _check_shapes(capsules: PermutationCapsules | Tensor, weight: Tensor) -> None:
+    """Raise InputError if the weights are of other capsules: kernels would read past the end of the smaller tensor."""
+    if isinstance(capsules, Tensor):
+        _, n_templates, *windows, size = capsules.shape
+    else:
+        (_, n_templates, *windows), size = capsules.value.shape, capsules.kernel_size**2
+        if capsules.permutation.shape != capsules.value.shape:
+            raise InputError(
+                f"permutation has the shape {tuple(capsules.permutation.shape)}, value {tuple(capsules.value.shape)}."
+            )
+    n_windows = math.prod(windows)
+    if weight.dim() != 5 or weight.shape[2] not in (1, n_windows) or weight.shape[1::2] != (n_templates, size):
+        raise InputError(
+            f"weight has the shape {tuple(weight.shape)}, but the capsules need "
+            f"(n_classes, {n_templates}, {n_windows} or 1, {size}, capsule_size)."
+        )
 
 
 def _route_plainly(
@@ -110,18 +132,19 @@ class _FusedRouting(torch.autograd.Function):
         tensors, kept = ctx.saved_tensors[: ctx.n_tensors], ctx.saved_tensors[ctx.n_tensors :]
         padding, kernel_size, iterations, scale, kernel, shape, weight_shape = ctx.arguments
         windows = kernel.Windows(*tensors, padding, kernel_size)
-        with falling_back(grad_capsules.device):
-            grad_value, grad_weight = kernel.backward(windows, *kept, grad_capsules, scale)
-            return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), *(None,) * 4
-        value, permutation, weight = windows.capsules()
 
-        def route_plainly(value: Tensor, weight: Tensor) -> Tensor:
-            capsules = PermutationCapsules(value, permutation.view(shape), padding, kernel_size)
-            return _route_plainly(capsules, weight, iterations, scale, "classes")
+        def plain() -> tuple[Tensor, ...]:
+            value, permutation, weight = windows.capsules()
 
-        inputs = value.view(shape), weight.view(weight_shape)
-        grad_value, grad_weight = plain_gradients(route_plainly, inputs, grad_capsules)
-        return grad_value, None, None, None, grad_weight, *(None,) * 4
+            def route_plainly(value: Tensor, weight: Tensor) -> Tensor:
+                capsules = PermutationCapsules(value, permutation.view(shape), padding, kernel_size)
+                return _route_plainly(capsules, weight, iterations, scale, "classes")
+
+            return plain_gradients(route_plainly, (value.view(shape), weight.view(weight_shape)), grad_capsules)
+
+        fused = partial(kernel.backward, windows, *kept, grad_capsules, scale)
+        grad_value, grad_weight = run_fused(grad_capsules.device, fused, plain)
+        return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), *(None,) * 4
 
 
 _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {

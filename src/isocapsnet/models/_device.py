@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from isocapsnet._validation import InputError
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._recording import cached_bytes
 from isocapsnet.models._training import apply
 
 logger = logging.getLogger("isocapsnet")
@@ -126,8 +127,7 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
 def available_bytes(device: torch.device) -> int:
     """Memory that a fit may use: what is free on the device, or less if the control group of the process has less."""
     if device.type == "cuda":
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # cached by torch, and free
-        return torch.cuda.mem_get_info(device)[0] + held
+        return torch.cuda.mem_get_info(device)[0] + cached_bytes(device)
     return int(min(psutil.virtual_memory().available, _left_in_cgroup()))
 
 

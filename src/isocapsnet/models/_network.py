@@ -18,8 +18,9 @@ from isocapsnet.models._batches import GraphStore, Parts
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
-from isocapsnet.models._recording import recording_stream
+from isocapsnet.models._recording import free_for_recordings, recording_stream
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
+from isocapsnet.models._seeding import seeded
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
 #: Class scores ``(n_graphs, n_classes)`` and codes ``(n_graphs,)`` of graphs that were held out of the training.
@@ -130,19 +131,18 @@ class NetworkClassifier(GraphClassifier):
         weights = class_weights(self.class_weight, self.classes_, codes)
         criterion = self._build_criterion(torch.as_tensor(weights, dtype=torch.float32)).to(graphs.device)
         with (
-            # All random numbers come from a forked generator: the user's own stays as it was.
-            torch.random.fork_rng(devices=[graphs.device] if graphs.device.type == "cuda" else []),
+            seeded(seed, graphs.device),
             # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
             torch.autograd.set_multithreading_enabled(False),
             repeatable_convolutions(),
             recording_stream(graphs.device),
         ):
-            torch.manual_seed(seed)
             module = self._build_module(self.n_nodes_in_, len(self.classes_)).to(graphs.device)
             batch = bytes_of_batch(module, criterion, used, min(self.batch_size, len(used)))
             # Other stores have batches of more than a tensor, or methods that wait for the device.
             record = self._records_steps and type(used) is GraphStore and graphs.device.type == "cuda"
-            batch *= 2 if record else 1  # recordings have memory of their own
+            if record:  # recordings have memory of their own, which those of earlier fits may have left
+                batch += max(0, batch - free_for_recordings(graphs.device))
             self._check_room(graphs.device, module, batch)
             self._prepare(module, used)
             history = train(
@@ -292,7 +292,7 @@ class NetworkClassifier(GraphClassifier):
             plan = self._build_stored(values).state_dict()
         kinds = {name: torch.empty(0, dtype=tensor.dtype).numpy().dtype for name, tensor in plan.items()}
         check_arrays(arrays, {name: (kinds[name], tuple(tensor.shape)) for name, tensor in plan.items()})
-        with torch.random.fork_rng(devices=[]):
+        with seeded(0):  # the weights are replaced below
             self.module_ = self._build_stored(values)
         self.module_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
         self.module_.to(resolve_device(self.device)).eval()

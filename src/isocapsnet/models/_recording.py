@@ -31,16 +31,32 @@ def recording_stream(device: torch.device) -> Iterator[None]:
 def _get_resources(device: torch.device) -> tuple[torch.cuda.Stream, Any]:
     if device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    known = _resources.__dict__.setdefault("of_device", {})
-    if device not in known:
+    of_device = _resources.__dict__.setdefault("of_device", {})
+    if device not in of_device:
         stream, anchor = torch.cuda.Stream(device), torch.cuda.CUDAGraph()
         # Memory of recordings can be used again as long as one of them exists: this one, of nothing but a zero.
         with torch.cuda.stream(stream):
             anchor.capture_begin(capture_error_mode="thread_local")
             torch.zeros(1, device=device)
             anchor.capture_end()
-        known[device] = stream, anchor
-    return known[device]
+        of_device[device] = stream, anchor
+    return of_device[device]
+
+
+def free_for_recordings(device: torch.device) -> int:
+    """Bytes that torch keeps for the recordings of this thread, and that none of them uses."""
+    _, anchor = _get_resources(device)
+    return cached_bytes(device, anchor.pool())
+
+
+def cached_bytes(device: torch.device, pool: tuple[int, int] = (0, 0)) -> int:
+    """GPU memory that torch has reserved for one of its pools, and that is free; (0, 0) is what all tensors share."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return sum(
+        segment["total_size"] - segment["allocated_size"]
+        for segment in torch.cuda.memory_snapshot()
+        if segment["device"] == index and tuple(segment["segment_pool_id"]) == pool
+    )
 
 
 class Recorded:

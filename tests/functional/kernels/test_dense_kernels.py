@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from isocapsnet.functional import edge_sums, kernels, pooling, relaxed, routing, spectral_match
+from isocapsnet.functional import capsule, edge_sums, kernels, pooling, relaxed, routing, spectral_match
 
 pytestmark = pytest.mark.skipif(kernels.import_kernel("cpu_relaxed") is None, reason="numba is not installed")
 
@@ -188,6 +188,43 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
         results = run()
     totals = [sorted(float(tensor.detach().abs().sum()) for tensor in tensors) for tensors in (expected, results)]
     assert totals[0] == pytest.approx(totals[1], rel=1e-9)
+
+
+BAD_INPUT = {
+    "channels": lambda: pooling.pooled_convolution(draw(2, 2, 8, 8), draw(3, 1, 5, 5), draw(3)),
+    "types": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5, dtype=torch.float32), draw(3)),
+    "filters": lambda: edge_sums.leaky_edge_sums(draw(2, 1, 5), draw(2, 1, 5), draw(3, 1, 4), draw(3, 1, 5), 0.3),
+    "numbers": lambda: edge_sums.leaky_edge_sums(draw(2, 1, 5), draw(2, 1, 6), draw(3, 1, 5), draw(3, 1, 5), 0.3),
+    "types of filters": lambda: edge_sums.leaky_edge_sums(
+        draw(2, 1, 5), draw(2, 1, 5), draw(3, 1, 5), draw(3, 1, 5, dtype=torch.float32), 0.3
+    ),
+    "types of templates": lambda: relaxed.relaxed_distances(draw(2, 9, 9).detach(), draw(2, 3, 3, dtype=torch.float32)),
+    "windows": lambda: routing.route(draw(2, 1, 3, 3, 4), draw(2, 1, 7, 4, 8), 2, 0.1),
+    "templates": lambda: routing.route(draw(2, 3, 3, 3, 4), draw(2, 1, 9, 4, 8), 2, 0.1),
+    "capsules": lambda: routing.route(draw(2, 1, 3, 3, 5), draw(2, 1, 9, 4, 8), 2, 0.1),
+    "windows of permutations": lambda: routing.route(
+        capsule.PermutationCapsules(draw(2, 1, 3, 3), torch.zeros(2, 1, 3, 3, dtype=torch.int64), 0.0, 2),
+        draw(2, 1, 7, 4, 8), 2, 0.1,
+    ),
+    "permutations": lambda: routing.route(
+        capsule.PermutationCapsules(draw(2, 1, 3, 3), torch.zeros(2, 1, 3, 2, dtype=torch.int64), 0.0, 2),
+        draw(2, 1, 9, 4, 8), 2, 0.1,
+    ),
+    "profits": lambda: kernels.assign(draw(2, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compute", BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_input_is_an_error_of_torch_and_no_failure_of_a_kernel(compute, monkeypatch):
+    monkeypatch.setattr(kernels, "_failed", set())
+    with pytest.raises((RuntimeError, ValueError, IndexError)):
+        compute()
+    assert not kernels._failed
+
+
+def test_graphs_that_are_not_square_are_pooled_as_in_torch():
+    inputs = draw(2, 1, 6, 9), draw(3, 1, 5, 5, seed=1), draw(3, seed=2)
+    assert torch.equal(pooling.pooled_convolution(*inputs), pooling._pool_plainly(*inputs))
 
 
 @pytest.mark.parametrize("n_nodes", [5, 6])

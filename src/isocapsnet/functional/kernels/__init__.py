@@ -6,16 +6,16 @@ in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compiler
 used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
-the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again.
+the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again. If plain
+torch fails too, the input is at fault: its error is raised, and the kernel stays in use.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,13 +28,13 @@ from isocapsnet.functional.kernels._buffers import forget_used, give_back, reusi
 __all__ = [
     "assign",
     "eager",
-    "falling_back",
     "forget_used",
     "give_back",
     "pick_fused",
     "pick_kernel",
     "pick_routing",
     "reusing_buffers",
+    "run_fused",
     "run_kernel",
 ]
 
@@ -44,6 +44,8 @@ MAX_KERNEL_SIZE = 8
 _COMPILERS = ("numba", "triton")
 # Devices whose kernels failed. Both kernels of a device have one compiler, so neither is tried again.
 _failed: set[str] = set()
+
+Result = TypeVar("Result")
 
 
 def pick_kernel(graphs: Tensor, templates: Tensor) -> ModuleType:
@@ -70,36 +72,37 @@ def pick_fused(name: str, tensor: Tensor) -> ModuleType | None:
 
 def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
     """Call ``search`` or ``backward`` of a kernel of the match; where it fails, that of the eager one."""
-    if kernel is not eager:
-        with falling_back(arguments[0].device):
-            return getattr(kernel, function)(*arguments)
-    return getattr(eager, function)(*arguments)
+    plain = partial(getattr(eager, function), *arguments)
+    if kernel is eager:
+        return plain()
+    return run_fused(arguments[0].device, partial(getattr(kernel, function), *arguments), plain)
 
 
 def assign(profit: Tensor) -> Tensor:
     """:func:`isocapsnet.functional.assigned_columns`, compiled where it can be."""
     kernel = pick_fused("cpu_assignment", profit)
-    if kernel is not None:
-        with falling_back(profit.device):
-            columns: Tensor = kernel.assigned_columns(profit)
-            return columns
-    return assigned_columns(profit)
+    if kernel is None:
+        return assigned_columns(profit)
+    return run_fused(profit.device, partial(kernel.assigned_columns, profit), partial(assigned_columns, profit))
 
 
-@contextmanager
-def falling_back(device: torch.device) -> Iterator[None]:
-    """Leave the block when a kernel of the device fails in it, for the plain form that follows.
+def run_fused(device: torch.device, fused: Callable[[], Result], plain: Callable[[], Result]) -> Result:
+    """The result of ``fused``, or of ``plain``, the same in torch, if a kernel of the device fails.
 
-    Bad input and a lack of memory are no failures of a kernel.
+    A kernel has failed if ``plain`` succeeds where it does not. Bad input fails in both: then the error of ``plain`` is
+    raised. A lack of memory is no failure of a kernel.
     """
     try:
-        yield
+        return fused()
     except Exception as error:
         if isinstance(error, InputError | MemoryError | torch.OutOfMemoryError) or "out of memory" in str(error):
             raise
-        if device.type not in _failed:
-            _failed.add(device.type)
-            _warn(error)
+        reason = _describe(error)  # the error itself would keep the tensors of its frames
+    result = plain()
+    if device.type not in _failed:
+        _failed.add(device.type)
+        _warn(reason)
+    return result
 
 
 @lru_cache(maxsize=16)
@@ -110,14 +113,18 @@ def import_kernel(name: str) -> ModuleType | None:
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name in (*_COMPILERS, f"{__name__}.{name}")
         if not missing:
-            _warn(error)
+            _warn(_describe(error))
         return None
 
 
-def _warn(error: Exception) -> None:
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _warn(reason: str) -> None:
     warnings.warn(
-        f"The fused kernels cannot be used ({type(error).__name__}: {' '.join(str(error).split())[:200]}), so matching "
-        "and routing will be slow; results are the same up to rounding. Set NUMBA_CACHE_DIR to a folder that can be "
-        "written to, or install the tested versions of Numba and Triton.",
+        f"The fused kernels cannot be used ({reason}), so matching and routing will be slow; results are the same up "
+        "to rounding. Set NUMBA_CACHE_DIR to a folder that can be written to, or install the tested versions of Numba "
+        "and Triton.",
         stacklevel=3,
     )
