@@ -1,16 +1,19 @@
 """Options of the front door: what is read as meant, and what is refused before any work is done."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import isocapsnet as ic
+from isocapsnet import _benchmarking, _timing
 from isocapsnet._methods import keep_suitable, list_methods, parse_value
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
@@ -52,6 +55,36 @@ def test_columns_that_an_analysis_needs_are_read_from_the_table_of_a_folder(fold
     options = {**SMALL, "target": "dx", "confounds": "age", "group": "person", "dry_run": True, "transform": None}
     results = ic.benchmark(folder, ["constant"], out=tmp_path / "out", **options)
     assert results.data is not None and list(pd.DataFrame(results.data.covariates)) == ["age", "person"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "gigabytes", "given", "n_jobs"),
+    [
+        (["isocapsnet", "linear"], 80, {}, 4),
+        (["gin"], 8, {}, 2),
+        (["gin"], 2, {}, 1),
+        (["gin"], 80, {"device": "cpu"}, 16),
+        (["linear"], 80, {}, 16),
+        (["gin"], 80, {"jobs": 7}, 7),
+        (["gin"], None, {}, 16),
+        (["gin"], None, {"device": "cuda"}, 16),
+    ],
+)
+def test_few_jobs_share_a_gpu_unless_their_number_is_given(
+    methods: list[str], gigabytes: int | None, given: dict[str, Any], n_jobs: int, study: ic.BrainGraphs,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    properties = SimpleNamespace(total_memory=(gigabytes or 0) * 1024**3)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gigabytes is not None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(_timing, "count_cores", lambda: 16)
+    seen = []
+    monkeypatch.setattr(_benchmarking, "describe_jobs", lambda execution, options: seen.append(options.count_slots()))
+    monkeypatch.setattr(Execution, "run", lambda self, executor, **others: None)
+    options = {**SMALL, "jobs": None, **given}
+    ic.benchmark(study, methods, out=tmp_path / "out", **options)
+    assert seen == [n_jobs]
+    assert ("jobs" in (tmp_path / "out" / "run.toml").read_text()) == ("jobs" in given)
 
 
 def test_limits_reach_the_jobs(study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from isocapsnet._progress import escape, make_console, show_progress
 from isocapsnet._results import Results, describe_call
 from isocapsnet._run_files import RUN_FILE, write_config
 from isocapsnet._safe_text import spreadsheet_safe
-from isocapsnet._timing import describe_jobs, estimate_time
+from isocapsnet._timing import choose_jobs, describe_jobs, estimate_time
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.reading import as_names
 from isocapsnet.evaluation.engine.execution import Execution
@@ -124,7 +124,8 @@ def benchmark(
     device : str, optional
         The device of the methods that have one: cpu, cuda, ...
     jobs : int, optional
-        Worker processes (default: number of cores); 0 runs jobs in this process.
+        Worker processes; 0 runs jobs in this process. By default one per core. If a method trains on a GPU, one per
+        4 GiB of its memory, but at most 4.
     scheduler : str, optional
         Address of a Dask scheduler to run on.
     cluster : str, optional
@@ -169,8 +170,10 @@ def benchmark(
     plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)
     if plan.sites is not None:
         console.print(escape(plan.sites.sentence), soft_wrap=True)
-    for sentence in filter(None, [describe_control(plan), *sentences_about_power(plan.detectable)]):
+    about_power = sentences_about_power(plan.detectable)
+    for sentence in filter(None, [describe_control(plan), *about_power, plan.too_few_permutations()]):
         console.print(escape(sentence), soft_wrap=True)
+    options = choose_jobs(options, plan)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
     console.print(describe_jobs(execution, options))
@@ -182,7 +185,8 @@ def benchmark(
         for sentence in execution.store.describe_rejected():
             console.print(escape(f"{sentence} The job runs again."), soft_wrap=True)
     else:
-        write_config(folder / RUN_FILE, "benchmark", {"data": data, "methods": methods, **vars(options), **reading})
+        asked = {"data": data, "methods": methods, **vars(options), "jobs": jobs, **reading}
+        write_config(folder / RUN_FILE, "benchmark", asked)
     if execution.waiting and not options.dry_run:
         labels = [task.job.label for task in execution.waiting]
         known, n_slots = execution.mean_seconds(), options.count_slots() or 1

@@ -20,7 +20,7 @@ from isocapsnet._format import seconds
 from isocapsnet._planning import Options, publish
 from isocapsnet._progress import escape, show_count
 from isocapsnet.evaluation.engine.execution import Execution
-from isocapsnet.evaluation.engine.executors import InProcessExecutor, local_executor
+from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.jobs import Task
@@ -112,6 +112,18 @@ class RunTime:
                 f"This machine is busy: a trial got {core:.0%} of a core. The estimate is right if that stays so."
             )
         return sentences
+
+
+def choose_jobs(options: Options, plan: Plan) -> Options:
+    """The options with a number of worker processes, if neither this nor a cluster is given."""
+    if (options.jobs, options.scheduler, options.cluster) != (None, None, None):
+        return options
+    from isocapsnet.models import MODELS
+    from isocapsnet.models._device import fits_at_once
+
+    has_device = [spec for spec in plan.methods if "device" in spec.runtime or hasattr(MODELS.get(spec.name), "device")]
+    on_gpu = [fits_at_once(spec.runtime.get("device", "auto")) for spec in has_device]
+    return replace(options, jobs=min([count_cores(), *filter(None, on_gpu)]))
 
 
 def describe_jobs(execution: Execution, options: Options) -> str:

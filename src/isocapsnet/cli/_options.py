@@ -89,7 +89,9 @@ _EVALUATION_OPTIONS = (
     ),
     click.option("--group", metavar="COL", help="Column that identifies the person; a person is in one fold only."),
     # Where and how jobs run
-    click.option("--jobs", type=click.IntRange(0), help="Worker processes (default: number of cores); 0: no workers."),
+    click.option(
+        "--jobs", type=click.IntRange(0), help="Worker processes (default: one per core, on a GPU at most 4); 0: none."
+    ),
     click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
     click.option("--cluster", metavar="local:N", help="Run on a new Dask cluster of N workers on this machine."),
     click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per job."),

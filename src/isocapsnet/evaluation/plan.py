@@ -1,5 +1,6 @@
 """A benchmark as a list of tasks."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
 from isocapsnet.evaluation.protocol import Protocol, Split, count_subjects
 from isocapsnet.evaluation.samples import DataSource
 from isocapsnet.evaluation.sites import Sites
+from isocapsnet.evaluation.statistics import LEVEL
 from isocapsnet.evaluation.store import BATCH_SIZE, inner_scores_path
 
 
@@ -140,8 +142,24 @@ class Plan:
         weights = [count_subjects(samples, split.test) if split.sites else 1 for split in splits]
         n_train = [count_subjects(samples, split.train) for split in splits]
         design = Design(counts, n_train, weights).repeated(self.repeats)
-        tested = [method for method in self.methods if method.name != CONSTANT and method.input != COVARIATES]
-        return TESTS[self.test].power(design, len(tested))
+        return TESTS[self.test].power(design, len(self._tested))
+
+    @property
+    def _tested(self) -> list[MethodSpec]:
+        """The methods that are tested together: all but the constant answer and controls."""
+        return [method for method in self.methods if method.name != CONSTANT and method.input != COVARIATES]
+
+    def too_few_permutations(self) -> str | None:
+        """A sentence if even the smallest p-value of so many permutations would not be below the level."""
+        n_tested = len(self._tested)
+        needed = math.ceil(max(n_tested, 1) / LEVEL) - 1
+        if not 0 < self.permutations < needed:
+            return None
+        return (
+            f"With {self.permutations} permutations, no method can be called above chance: the smallest p-value is "
+            f"1/{self.permutations + 1}, and the level of {LEVEL:g} is adjusted for {n_tested} methods. Use at least "
+            f"{needed} permutations."
+        )
 
     def tasks(self, folder: Path) -> list[Task]:
         """All tasks, with artifacts under ``folder``: the data as given, audits, smaller samples, permutations.

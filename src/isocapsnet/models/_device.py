@@ -22,6 +22,7 @@ logger = logging.getLogger("isocapsnet")
 PARAMETER, WHILE_TRAINING = 4, 12
 # The backward pass has gradients of what the forward pass kept.
 _GRADIENTS_TOO = 2
+_FITS_PER_GPU, _BYTES_PER_FIT = 4, 4 * 1024**3
 
 # psutil does not know control groups. By the controllers in a line of /proc/self/cgroup ("" is version 2): the folder
 # of the groups, the files of limit and usage, and the key of memory.stat for cache that is freed on demand.
@@ -44,6 +45,17 @@ def resolve_device(device: str) -> torch.device:
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f'device={device!r} needs a GPU, but torch finds none; use device="cpu".')
     return resolved
+
+
+def fits_at_once(device: str) -> int | None:
+    """The number of processes that may train on a device by default; None on a CPU, where each needs a core.
+
+    Fits of small networks share a GPU well, but each process has its own context and memory there.
+    """
+    if not torch.cuda.is_available() or resolve_device(device).type != "cuda":
+        return None
+    memory = torch.cuda.get_device_properties(resolve_device(device)).total_memory
+    return max(1, min(_FITS_PER_GPU, memory // _BYTES_PER_FIT))
 
 
 def repeatable_convolutions() -> AbstractContextManager[None]:

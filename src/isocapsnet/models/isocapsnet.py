@@ -32,6 +32,7 @@ from isocapsnet.nn.motifs import MOTIF_WINDOWS
 
 TEMPLATE_INITS = ("normal", "windows")
 _RESIDUAL_ONLY = ("residual_input", "residual_sizes", "residual_per_class")
+_ROUTING_ONLY = ("routing_over", "weight_sharing", "primary_size", "gamma")
 # Parameters of one form alone.
 _MOTIFS_ONLY = ("n_motifs", "motif_size", "deviation_from")
 _PAPER_ONLY = (
@@ -206,15 +207,19 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
             raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
 
     def _without_effect(self) -> dict[str, str]:
-        if self.windows in MOTIF_WINDOWS:
-            return dict.fromkeys(_PAPER_ONLY, f'windows="{self.windows}" leaves the network of the paper out')
         reasons = super()._without_effect()
+        if self.windows in MOTIF_WINDOWS:
+            return reasons | dict.fromkeys(_PAPER_ONLY, f'windows="{self.windows}" leaves the network of the paper out')
         if self.matching == "exact":
             reasons["projection"] = 'matching="exact" always finds a permutation'
         if not self.residual:
             reasons |= dict.fromkeys(_RESIDUAL_ONLY, "residual=False, so there is no residual")
         if self.windows == "contiguous":
             reasons |= dict.fromkeys(_MOTIFS_ONLY, 'windows="contiguous" leaves the motif form out')
+        if self.template_init == "windows":
+            reasons["template_scale"] = 'template_init="windows" starts from training graphs'
+        if self.routing_iterations == 0:
+            reasons |= dict.fromkeys(_ROUTING_ONLY, "routing_iterations=0, so nothing is routed")
         return reasons
 
     # -- the network of the paper ---------------------------------------------------------------------------
