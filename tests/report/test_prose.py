@@ -207,3 +207,9 @@ def test_equivalence_is_a_finding_and_the_families_of_tests_are_named_once() -> 
     text = prose.multiplicity_text(content)
     assert "2 tests against chance" in text and "one pair" in text and "Equal adjusted p-values" in text
     assert prose.multiplicity_text(make_content()) == ""
+
+
+def test_tests_with_an_adjusted_p_value_of_1_are_counted_and_constant_scores_are_not() -> None:
+    rows = [make_row("a", 0.52, p_chance=1.0), make_row("b", 0.6, p_chance=0.2), make_row("c", 0.48, p_chance=1.0)]
+    constant = make_row("constant", 0.5, p_chance=1.0)
+    assert "3 tests against chance" in prose.multiplicity_text(make_content(*rows, constant))

@@ -16,12 +16,18 @@ from isocapsnet.cli import main
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report import answer, prose
-from isocapsnet.report.content import Content, Fit, ReportedMethod
+from isocapsnet.report.content import Content, Fit, ReportedMethod, Subjects
 from isocapsnet.report.figures.roc import _precision_curves
 from isocapsnet.report.page import render
 from isocapsnet.report.rates import average_precision, decision_rates, describe_calibration
 from isocapsnet.report.sites import site_scores
-from isocapsnet.report.subject_tables import predict_subjects, predictions_table, subjects_table
+from isocapsnet.report.subject_tables import (
+    LISTED,
+    describe_missed,
+    predict_subjects,
+    predictions_table,
+    subjects_table,
+)
 from isocapsnet.report.tables import rates_table
 from tests.report.test_prose import make_content as make_toy
 from tests.report.test_prose import make_row
@@ -71,6 +77,40 @@ def test_the_table_of_predictions_marks_who_is_always_wrong_and_lists_them_first
     assert set(marked) == expected and expected
     assert [row[0].text for row in table.rows[: len(marked)]] == marked
     assert "constant: P(case)" not in table.columns and "linear: P(case)" in table.columns
+
+
+def make_methods(labels: list[str], n_graphs: int = 4) -> Content:
+    """Methods that are always wrong about graph 0, of which the class is 0, and right about all others."""
+    truth = (np.arange(n_graphs) % 2).tolist()
+    positive = [0.9, *(0.1 + 0.8 * label for label in truth[1:])]
+    methods = [make_method(label, [list(range(n_graphs))], [truth], [positive], [0]) for label in labels]
+    subjects = Subjects([f"s{i}" for i in range(n_graphs)], np.array(truth))
+    return replace(make_toy(), methods=methods, subjects=subjects)
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["a"], ["a"]),
+        (["a", "b"], ["a", "b"]),
+        (["a", "b", "c", "d", "e"], ["a", "b", "c", "d"]),
+        (["a", "b", "c", "d", "e", "linear"], ["a", "b", "c", "linear"]),
+        (["a", "linear"], ["a", "linear"]),
+    ],
+)
+def test_the_best_methods_and_the_reference_are_shown(labels: list[str], shown: list[str]) -> None:
+    table = predictions_table(make_methods(labels))
+    assert table is not None and [column.split(":")[0] for column in table.columns if ": P(" in column] == shown
+
+
+def test_subjects_are_counted_beyond_those_that_are_listed() -> None:
+    content = make_methods(["a", "linear"], n_graphs=LISTED + 200)
+    table = predictions_table(content)
+    assert table is not None and len(table.rows) == LISTED
+    words = describe_missed(content).split()
+    assert words[:3] == ["1", "of", "1200"]
+    assert "1 of them by all methods shown" in describe_missed(content)
+    assert "all methods" not in describe_missed(make_methods(["a"]))
 
 
 def test_rates_are_those_of_the_confusion_matrix_and_follow_the_positive_class() -> None:

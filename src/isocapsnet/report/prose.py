@@ -11,6 +11,7 @@ from isocapsnet.evaluation.comparisons import REFERENCE
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
 from isocapsnet.evaluation.procedures import TESTS
+from isocapsnet.evaluation.statistics import CHANCE
 from isocapsnet.report.content import Content, ReportedMethod
 
 #: Parameters that a method selects inside each fit if the user does not set them.
@@ -46,7 +47,11 @@ def question(content: Content) -> str:
 
 def multiplicity_text(content: Content) -> str:
     """Which tests are adjusted together, how, and why adjusted p-values can be equal."""
-    n_tested = sum(row.p_chance < 1 and not row.covariates for row in content.table.rows)
+    # Not by p < 1: Holm's method also makes p-values 1 of methods that were tested.
+    n_tested = sum(
+        any(abs(scores["roc_auc"] - CHANCE) > 0 for scores in row.scores.values()) and not row.covariates
+        for row in content.table.rows
+    )
     controls = [row.method for row in content.table.rows if row.covariates and row.scores]
     has_reference = any(row.method == REFERENCE and row.scores for row in content.table.rows)
     n_pairs = len(content.table.comparisons)

@@ -54,15 +54,18 @@ def predict_subjects(method: ReportedMethod, n_graphs: int, positive: int) -> Su
     return SubjectPredictions(probability, n_tests, n_wrong)
 
 
+def choose_methods(content: Content) -> list[ReportedMethod]:
+    """The methods whose predictions are shown: the best ones, and the reference."""
+    ranked = [m for m in content.methods if m.fits and len(m.test) and m.label != CONSTANT and not m.row.covariates]
+    beyond = [method for method in ranked[_METHODS:] if method.label == REFERENCE]
+    return [*ranked[: _METHODS - len(beyond)], *beyond]
+
+
 def predictions_table(content: Content) -> PageTable | None:
     """Every tested subject with the predictions of the best methods, those who are always missed first."""
-    subjects = content.subjects
-    ranked = [m for m in content.methods if m.fits and len(m.test) and m.label != CONSTANT and not m.row.covariates]
-    if subjects is None or not ranked:
+    subjects, shown = content.subjects, choose_methods(content)
+    if subjects is None or not shown:
         return None
-    shown = ranked[:_METHODS]
-    if all(method.label != REFERENCE for method in shown):
-        shown = shown[:-1] + [m for m in ranked if m.label == REFERENCE] or shown
     predictions = [predict_subjects(method, len(subjects.names), content.positive) for method in shown]
     missed = np.sum([part.always_wrong for part in predictions], axis=0)
     wrong = np.sum([part.n_wrong for part in predictions], axis=0)
@@ -103,14 +106,16 @@ def _list_missed(methods: Sequence[ReportedMethod], predictions: Sequence[Subjec
 
 def describe_missed(content: Content) -> str:
     """How many subjects each of the methods gets wrong in every repeat, in a sentence."""
-    table = predictions_table(content)
-    if table is None:
+    shown = choose_methods(content)
+    if content.subjects is None or not shown:
         return ""
+    predictions = [predict_subjects(method, len(content.subjects.names), content.positive) for method in shown]
+    n_missing = np.sum([part.always_wrong for part in predictions], axis=0)
+    n_tested = np.count_nonzero(np.sum([part.n_tests for part in predictions], axis=0))
+    by_all = int((n_missing == len(shown)).sum()) if len(shown) > 1 else 0
     n_repeats = max(method.n_repeats for method in content.methods)
-    by_all = sum(row[-1].text == "all methods shown" for row in table.rows)
-    marked = sum(row[-1].is_marked for row in table.rows)
     repeats = "in the one repeat" if n_repeats == 1 else f"in each of {n_repeats} repeats"
-    sentence = f"{marked} of {len(table.rows)} subjects are misclassified by some method {repeats}"
+    sentence = f"{np.count_nonzero(n_missing)} of {n_tested} subjects are misclassified by some method {repeats}"
     return f"{sentence}, {by_all} of them by all methods shown." if by_all else f"{sentence}."
 
 
