@@ -7,7 +7,10 @@ import pytest
 
 from isocapsnet.evaluation import inference, power
 from isocapsnet.evaluation.areas import FoldArea, auc_variance, relative_variance
+from isocapsnet.evaluation.plan import MethodSpec, Plan
 from isocapsnet.evaluation.power import Design
+from isocapsnet.evaluation.samples import DataSource
+from isocapsnet.evaluation.statistics import LEVEL, holm
 
 DESIGN = Design([[15, 10]] * 6, [50] * 6, [1] * 6)
 
@@ -81,3 +84,17 @@ def test_folds_of_one_class_show_nothing_and_tiny_ones_not_even_a_perfect_score(
     sentence = power.describe_needed(power.describe_power(DESIGN, 3))
     assert sentence is not None and "0.65" in sentence
     assert power.describe_needed(one_class) is None
+
+
+@pytest.mark.parametrize(("n_methods", "permutations", "is_enough"), [
+    (1, 18, False), (1, 19, True), (3, 58, False), (3, 59, True), (3, 0, True),
+])  # fmt: skip
+def test_too_few_permutations_are_said_before_the_run(n_methods: int, permutations: int, is_enough: bool) -> None:
+    names = [*(f"m{i}" for i in range(n_methods)), "constant"]
+    methods = tuple(MethodSpec(name, "sklearn.dummy:DummyClassifier") for name in names)
+    sentence = Plan(DataSource("", ""), methods, permutations=permutations).too_few_permutations()
+    assert (sentence is None) == is_enough
+    if sentence is not None:
+        assert f"{20 * n_methods - 1} permutations" in sentence
+        # The smallest p-value of as many draws, adjusted by Holm for all methods.
+        assert holm([1 / (permutations + 1)] * n_methods)[0] > LEVEL >= holm([1 / (20 * n_methods)] * n_methods)[0]

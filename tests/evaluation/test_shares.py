@@ -111,6 +111,12 @@ def test_a_job_of_all_subjects_has_the_key_it_always_had() -> None:
     assert Job("d", "m", 1, {}, {}, {}, (), False, 0, 0, share=0.5).key != job.key
 
 
+@pytest.mark.parametrize("wrong", [1.5, [None], [[0.5]], {"share": 0.5}])
+def test_what_is_no_share_is_refused(wrong: object) -> None:
+    with pytest.raises(ic.InputError, match="learning_curve"):
+        read_shares(wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", ["half", "0.5,1.5", [0], [1.0], "-0.2"])
 def test_other_shares_are_refused(wrong: object, tmp_path: Path) -> None:
     with pytest.raises(ic.InputError, match="learning_curve"):
@@ -123,6 +129,7 @@ def test_other_shares_are_refused(wrong: object, tmp_path: Path) -> None:
 def test_shares_are_read_from_text_or_numbers() -> None:
     assert read_shares("0.5, 0.25") == read_shares([0.25, 0.5, 0.5]) == (0.25, 0.5)
     assert read_shares("") == read_shares(()) == ()
+    assert read_shares(0.5) == read_shares(np.array([0.5])) == (0.5,)
 
 
 def test_shares_change_nothing_but_the_curve(study: ic.BrainGraphs, results: ic.Results, tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ class CurvePoint(NamedTuple):
     area: Interval
 
 
-def read_shares(values: str | Sequence[float]) -> tuple[float, ...]:
-    """Different shares between 0 and 1, from numbers or a text such as ``"0.25,0.5"``, the smallest first."""
-    parts = values.split(",") if isinstance(values, str) else values
+def read_shares(values: str | float | Sequence[float]) -> tuple[float, ...]:
+    """Different shares between 0 and 1, smallest first, from one number, several, or a text such as ``"0.25,0.5"``."""
+    parts = values.split(",") if isinstance(values, str) else np.atleast_1d(values).tolist()
     try:
         shares = sorted({float(part) for part in parts if str(part).strip()})
-    except ValueError:
+    except (ValueError, TypeError):
         shares = [float("nan")]
     if not all(0 < share < 1 for share in shares):
         raise InputError(
