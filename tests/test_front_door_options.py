@@ -84,7 +84,7 @@ def test_few_jobs_share_a_gpu_unless_their_number_is_given(
     options = {**SMALL, "jobs": None, **given}
     ic.benchmark(study, methods, out=tmp_path / "out", **options)
     assert seen == [n_jobs]
-    assert ("jobs" in (tmp_path / "out" / "run.toml").read_text()) == ("jobs" in given)
+    assert ("jobs = " in (tmp_path / "out" / "run.toml").read_text()) == ("jobs" in given)
 
 
 def test_limits_reach_the_jobs(study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

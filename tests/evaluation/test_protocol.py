@@ -17,6 +17,7 @@ from isocapsnet.evaluation.estimation import tune
 from isocapsnet.evaluation.naming import canonical_json, digest_of, seed_from
 from isocapsnet.evaluation.preparation import Preparation
 from isocapsnet.evaluation.protocol import free_unlabelled, inner_folds, null_order, stratified_folds
+from isocapsnet.models._training import TrainingDivergedError
 
 
 def _with_persons(study: Samples, persons: dict[int, str]) -> Samples:
@@ -136,6 +137,22 @@ def test_tuning_passes_over_inner_folds_of_one_class_and_keeps_the_defaults_with
     preparation = Preparation(())
     assert tune(candidates, both, fit, preparation, study, train, labels) == {"blind": False}
     assert tune(candidates, [one_class], fit, preparation, study, train, labels) == {"blind": True}
+
+
+@pytest.mark.parametrize("error", [TrainingDivergedError, ValueError])
+def test_a_candidate_that_cannot_be_fitted_is_left_out_and_does_not_fail_the_job(error: type[Exception]) -> None:
+    study = make_samples(n_graphs=24, effect=4.0)
+    folds = [(np.arange(12), np.arange(12, 24)), (np.arange(12, 24), np.arange(12))]
+
+    def fit(settings: dict, graphs: np.ndarray, labels: np.ndarray) -> Logistic:
+        if settings["C"] > 1:
+            raise error("the loss became nan")
+        return Logistic(**settings).fit(graphs, labels)
+
+    arguments = folds, fit, Preparation(()), study, np.arange(24), study.labels
+    assert tune([{"C": 9.0}, {"C": 1.0}, {"C": 5.0}], *arguments) == {"C": 1.0}
+    with pytest.raises(error):
+        tune([{"C": 9.0}, {"C": 5.0}], *arguments)
 
 
 def test_the_null_moves_data_but_neither_labels_nor_folds_nor_unlabelled_graphs() -> None:

@@ -147,14 +147,15 @@ def tune(
     """The candidate that a search chooses by ROC AUC in the inner folds of ``train``; the first is the default setting.
 
     ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate may name a choice of ``preparation``. One
-    that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) is left out; if all
-    do, the first error is raised. Inner folds of one class are skipped; without any other the first candidate is taken.
-    Fits whose scores are in ``scores`` are not repeated, and the scores of others are added.
+    that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) or ArithmeticError
+    (a training that diverges) is left out; if all do, the first error is raised. Inner folds of one class are skipped;
+    without any other the first candidate is taken. Fits whose scores are in ``scores`` are not repeated, and the scores
+    of others are added.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
     if not folds:
         return dict(candidates[0])
-    reasons: list[ValueError] = []
+    reasons: list[Exception] = []
     n_fits, n_most = 0, count_fits(search, len(candidates), len(folds))
     classes = np.unique(labels)
     chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
@@ -186,7 +187,7 @@ def tune(
                 try:
                     estimator = fit(candidates[row], graphs, labels[inside])
                     areas[row] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
-                except ValueError as reason:
+                except (ValueError, ArithmeticError) as reason:
                     reasons.append(reason)
                 else:
                     kept.add(candidates[row], fold, areas[row], time.perf_counter() - began)

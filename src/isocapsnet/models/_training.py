@@ -28,8 +28,8 @@ History = list[dict[str, Any]]
 _WEIGHTS_IN_MEMORY = 64 * 1024**2
 
 
-class TrainingDivergedError(RuntimeError):
-    """The training loss became infinite or NaN."""
+class TrainingDivergedError(ArithmeticError, RuntimeError):
+    """The training loss became infinite or NaN. A search leaves candidates out whose training does."""
 
 
 class Callback(Protocol):
