@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from isocapsnet import InputError
-from isocapsnet.models import MODELS, _device
+from isocapsnet.functional.kernels import import_kernel
+from isocapsnet.models import MODELS, _device, _spectral_store
 from isocapsnet.models._device import available_bytes, check_room
 from isocapsnet.models._recording import cached_bytes
+from isocapsnet.nn.capsule import DigitCapsules
 
 # Graphs and batches so large that what else the process holds does not count. Two steps: the moments of the optimizer
 # are made in the first, and lie beside the activations of the second.
@@ -20,7 +22,7 @@ MEASURED = """
 import logging, sys, warnings
 from pathlib import Path
 import numpy as np
-from isocapsnet.models import MODELS
+from isocapsnet.models import MODELS, _spectral_store
 
 def memory(key):
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
@@ -36,6 +38,7 @@ settings = {"max_epochs": 2, "batch_size": 64, "calibrate": False, "random_state
 X = np.random.default_rng(0).normal(size=(64, n_nodes, n_nodes)).astype(np.float32)
 y = np.arange(64) % 2
 MODELS[method](**settings).fit(X[:, :12, :12], y)  # compiles, loads libraries
+_spectral_store._KEPT_BYTES = 2**20  # eigenvectors are computed for every batch
 logger = logging.getLogger("isocapsnet")
 logger.addHandler(Estimates())
 logger.setLevel(logging.INFO)
@@ -53,6 +56,8 @@ print(estimates[-1] + in_place, taken)
     ("method", "n_nodes", "parameters"),
     [
         ("isocapsnet", 100, {}),
+        pytest.param("isocapsnet", 160, {"decoder_sizes": (16,), "residual_sizes": (8,)}, marks=pytest.mark.slow),
+        pytest.param("fastisonn", 150, {"kernel_size": 8}, marks=pytest.mark.slow),
         ("cnn", 300, {}),
         ("autoencoder", 200, {"pretraining_epochs": 1, "hidden_sizes": (2048,)}),
     ],
@@ -63,6 +68,37 @@ def test_the_estimate_is_near_the_peak_of_a_fit(method, n_nodes, parameters):
     estimated, taken = map(float, done.stdout.split())
     assert taken > 300e6  # large enough to be told from what else goes on
     assert 1 / 1.5 < estimated / taken < 1.5
+
+
+def test_eigenvectors_that_are_not_kept_are_counted(monkeypatch):
+    X, y = np.random.default_rng(0).normal(size=(12, 9, 9)).astype(np.float32), np.arange(12) % 2
+    model = MODELS["fastisonn"](kernel_size=3, max_epochs=1, calibrate=False, device="cpu", random_state=0).fit(X, y)
+    sizes = []
+    for kept in (2**20, 0):
+        monkeypatch.setattr(_spectral_store, "_KEPT_BYTES", kept)
+        graphs = model._build_store(X, y, torch.device("cpu"), None)
+        sizes.append(_device.bytes_of_batch(model.module_, model._build_criterion(torch.ones(2)), graphs, 10))
+    assert sizes[1] - sizes[0] == 10 * 7 * 7 * 3 * 3 * 4
+    monkeypatch.undo()
+    monkeypatch.setattr(_spectral_store, "available_bytes", lambda device: 2 * 12 * 7 * 7 * 3 * 3 * 4 - 2)
+    assert model._build_store(X, y, torch.device("cpu"), None).vectors is None
+
+
+def test_couplings_are_counted_as_they_are_kept(monkeypatch):
+    kernel = import_kernel("cpu_routing")
+    if kernel is None:
+        pytest.skip("numba is not installed")
+    weight = torch.randn(2, 3, 25, 9, 16)
+    value, permutation = torch.randn(10, 3, 5, 5), torch.zeros(10, 3, 5, 5, dtype=torch.int64)
+    *_, factors = kernel.iterate(kernel.Windows.of(value, permutation, 0.0, 3, weight), 3, 0.1, keep=True)
+    assert kernel.bytes_of_couplings(weight, 3, 10) == factors.nbytes > 0
+    assert kernel.bytes_of_couplings(weight, 1, 10) == 0
+    monkeypatch.setattr(kernel, "_KEPT_BYTES", factors.nbytes // 20)
+    *_, factors = kernel.iterate(kernel.Windows.of(value, permutation, 0.0, 3, weight), 3, 0.1, keep=True)
+    assert len(factors) == 0
+    assert kernel.bytes_of_couplings(weight, 3, 1000) == kernel.bytes_of_couplings(weight, 3, 8)
+    layer = DigitCapsules(2, 3, 25, 9)
+    assert layer.bytes_in_passing(torch.empty(0), 8) == kernel.bytes_of_couplings(weight, 3, 8)
 
 
 def test_batches_are_counted_before_the_first_of_them(monkeypatch):

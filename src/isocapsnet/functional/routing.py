@@ -66,6 +66,13 @@ def route(
     return plain(capsules, weight)
 
 
+def bytes_of_couplings(weight: Tensor, iterations: int, n_graphs: int, over: str = "classes") -> int:
+    """Bytes that :func:`route` needs for couplings and their gradients, which it does not keep if they are large."""
+    fused = weight.shape[2] > 1 and over == "classes" and weight.device.type == "cpu"
+    kernel = pick_routing(weight) if fused else None
+    return 0 if kernel is None else kernel.bytes_of_couplings(weight, iterations, n_graphs)
+
+
 def _check_shapes(capsules: PermutationCapsules | Tensor, weight: Tensor) -> None:
     """Raise InputError if the weights are of other capsules: kernels would read past the end of the smaller tensor."""
     if isinstance(capsules, Tensor):
@@ -119,17 +126,17 @@ class _FusedRouting(torch.autograd.Function):
         keep: bool,
     ) -> Tensor:
         windows = kernel.Windows.of(value, permutation, padding, kernel_size, weight)
-        capsules, *kept = kernel.iterate(windows, iterations, scale, keep)
+        # The estimate of a fit's memory counts what is saved; for couplings it asks bytes_of_couplings instead.
+        capsules, contexts, sums, *ctx.couplings = kernel.iterate(windows, iterations, scale, keep)
         *tensors, _, _ = windows
-        ctx.save_for_backward(*tensors, *kept)
-        ctx.n_tensors = len(tensors)
+        ctx.save_for_backward(contexts, sums, *tensors)
         ctx.arguments = padding, kernel_size, iterations, scale, kernel, value.shape, weight.shape
         return capsules
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_capsules: Tensor) -> tuple[Tensor | None, ...]:
-        tensors, kept = ctx.saved_tensors[: ctx.n_tensors], ctx.saved_tensors[ctx.n_tensors :]
+        contexts, sums, *tensors = ctx.saved_tensors
         padding, kernel_size, iterations, scale, kernel, shape, weight_shape = ctx.arguments
         windows = kernel.Windows(*tensors, padding, kernel_size)
 
@@ -142,7 +149,7 @@ class _FusedRouting(torch.autograd.Function):
 
             return plain_gradients(route_plainly, (value.view(shape), weight.view(weight_shape)), grad_capsules)
 
-        fused = partial(kernel.backward, windows, *kept, grad_capsules, scale)
+        fused = partial(kernel.backward, windows, contexts, sums, *ctx.couplings, grad_capsules, scale)
         grad_value, grad_weight = run_fused(grad_capsules.device, fused, plain)
         return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), *(None,) * 4
 

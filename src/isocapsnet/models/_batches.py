@@ -87,6 +87,10 @@ class GraphStore:
             graphs[row] = self.scaler.transform(graph)
         return torch.from_numpy(graphs).to(self.device), self.codes_at(positions[order])
 
+    def bytes_in_passing(self, n_graphs: int) -> int:
+        """Bytes that the module computes from ``n_graphs`` graphs alone, and holds during a training step."""
+        return 0
+
     def _read_all(self) -> Tensor:
         """All graphs, scaled, on the device; scaled a few at a time, so that there is no second copy of them."""
         graphs = torch.from_numpy(self._new_buffer(len(self)))

@@ -101,16 +101,26 @@ def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, 
     # GPU kernels are compiled again for numbers of graphs that are no multiples of 16.
     few = min(n_graphs, 16 if graphs.device.type == "cuda" else 1)
     more = min(n_graphs, 2 * few)
+    in_passing = [0]
+    # What a layer needs only while it runs, in both passes; that of the layer that needs most is added.
+    hooks = [
+        layer.register_forward_hook(
+            lambda layer, _, output: in_passing.append(layer.bytes_in_passing(output, n_graphs))
+        )
+        for layer in module.modules()
+        if hasattr(layer, "bytes_in_passing")
+    ]
     kept, kept_by_more = (_bytes_kept(module, criterion, *graphs.batch(np.arange(n))) for n in (few, more))
+    for hook in hooks:
+        hook.remove()
     each = max(0, kept_by_more - kept) / max(1, more - few)
-    return round(_GRADIENTS_TOO * (kept + (n_graphs - few) * each))
+    return (
+        round(_GRADIENTS_TOO * (kept + (n_graphs - few) * each)) + max(in_passing) + graphs.bytes_in_passing(n_graphs)
+    )
 
 
 def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Tensor) -> int:
-    """Bytes that the forward pass of a batch keeps for the backward pass, without the module itself.
-
-    What a layer needs only while it runs is added for the layer that needs most: its ``bytes_in_passing(output)``.
-    """
+    """Bytes that the forward pass of a batch keeps for the backward pass, without the module itself."""
     own = {tensor.untyped_storage().data_ptr() for tensor in module.state_dict().values()}
     kept: dict[int, int] = {}
 
@@ -119,21 +129,13 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    in_passing = [0]
-    hooks = [
-        layer.register_forward_hook(lambda layer, _, output: in_passing.append(layer.bytes_in_passing(output)))
-        for layer in module.modules()
-        if hasattr(layer, "bytes_in_passing")
-    ]
     training = module.training
     module.eval()  # keeps the statistics of batch normalisation, and draws no random numbers
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         loss = criterion(apply(module, inputs), codes)
     module.train(training)
-    for hook in hooks:
-        hook.remove()
     del loss
-    return sum(size for storage, size in kept.items() if storage not in own) + max(in_passing)
+    return sum(size for storage, size in kept.items() if storage not in own)
 
 
 def available_bytes(device: torch.device) -> int:

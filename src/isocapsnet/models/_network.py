@@ -122,7 +122,7 @@ class NetworkClassifier(GraphClassifier):
         self.is_calibrated_ = held_out is not None
         self.temperature_ = 1.0 if held_out is None else fit_temperature(*held_out, weights)
         self._add_networks(parts, seed, held_out)
-        self._warn_if_constant(X, training[:1000])
+        self._warn_if_constant(graphs.subset(training[:1000]))
 
     def _train(self, parts: Parts, seed: int) -> tuple[nn.Module, History]:
         """A module trained on the training part and on all unlabelled graphs, and its history."""
@@ -230,9 +230,9 @@ class NetworkClassifier(GraphClassifier):
         """Bytes that a fit needs at its peak in addition to parameters, gradients and moments of the module."""
         return 0
 
-    def _warn_if_constant(self, X: NDArray[Any], index: NDArray[np.int64]) -> None:
+    def _warn_if_constant(self, graphs: GraphStore) -> None:
         predicted: set[int] = set()
-        for output in self._forward(X, index):
+        for output, _ in outputs(self.module_, graphs, self.batch_size):
             predicted.update(self._class_scores(output).argmax(dim=1).tolist())
             if len(predicted) > 1:
                 return
@@ -253,18 +253,18 @@ class NetworkClassifier(GraphClassifier):
         for start in range(0, len(index), self.batch_size):
             yield torch.from_numpy(self.scaler_.transform(X[index[start : start + self.batch_size]])).to(device)
 
-    def _forward(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> Iterator[Any]:
-        """Outputs of the module, batch by batch and without gradients, for all graphs or those at ``index``."""
+    def _forward(self, X: NDArray[Any]) -> Iterator[Any]:
+        """Outputs of the module, batch by batch and without gradients."""
         self.module_.eval()
         with torch.inference_mode():
-            for graphs in self._batches(X, index):
+            for graphs in self._batches(X):
                 with repeatable_convolutions():
                     output = self.module_(graphs)
                 yield output
 
-    def _scores(self, X: NDArray[Any], index: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """Class scores ``(n, n_classes)`` of all graphs, or of those at ``index``."""
-        return np.concatenate([self._class_scores(out).cpu().double().numpy() for out in self._forward(X, index)])
+    def _scores(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Class scores ``(n, n_classes)`` of the graphs."""
+        return np.concatenate([self._class_scores(output).cpu().double().numpy() for output in self._forward(X)])
 
     def _module_scores(self, module: nn.Module, graphs: GraphStore) -> NDArray[np.float64]:
         """Class scores ``(n, n_classes)`` that a module gives the graphs of a store, whose index is ascending."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from isocapsnet.functional.relaxed import WindowVectors, distinct_windows
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._device import available_bytes
 
 # Eigenvectors up to this size are kept during a fit; larger ones are computed again for every batch.
 _KEPT_BYTES = 1024**3
@@ -18,20 +19,36 @@ class SpectralStore(GraphStore):
 
     Eigenvectors are those of symmetrised windows. In symmetric graphs, the window at rows t and columns s is the
     transpose of that at s and t and has the same ones, so they are kept once. Eigenvectors that need more than
-    ``kept_bytes`` are not kept.
+    ``kept_bytes``, or half of the free memory, are not kept. The module then computes those of a batch; with
+    ``at_once``, all of them at once.
     """
 
     def __init__(
-        self, kernel_size: int, stride: int, sort_eigenvalues: bool, *graphs: Any, kept_bytes: int | None = None
+        self,
+        kernel_size: int,
+        stride: int,
+        sort_eigenvalues: bool,
+        *graphs: Any,
+        kept_bytes: int | None = None,
+        at_once: bool = False,
     ) -> None:
         super().__init__(*graphs)
+        self.at_once = at_once
         self.vectors: WindowVectors | None = None
+        n = (self.sources[0].shape[1] - kernel_size) // stride + 1
+        self.bytes_of_graph = 4 * n * n * kernel_size**2  # of its eigenvectors; those of symmetric graphs need half
         if self.resident is None:
             return
         first, _ = distinct_windows(self.resident, kernel_size, stride)
-        n_bytes = 4 * len(self) * len(first) * kernel_size**2
-        if n_bytes <= (_KEPT_BYTES if kept_bytes is None else kept_bytes):
+        self.bytes_of_graph = 4 * len(first) * kernel_size**2
+        n_bytes = len(self) * self.bytes_of_graph
+        most = _KEPT_BYTES if kept_bytes is None else kept_bytes
+        if n_bytes <= min(most, available_bytes(self.device) // 2):
             self.vectors = WindowVectors.of(self.resident, kernel_size, stride, sort_eigenvalues)
+
+    def bytes_in_passing(self, n_graphs: int) -> int:
+        """Those of the eigenvectors, unless they are kept, or computed a few at a time."""
+        return n_graphs * self.bytes_of_graph if self.vectors is None and self.at_once else 0
 
     def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
         """The module's arguments and codes ``(n,)`` at positions of this subset."""

@@ -27,9 +27,9 @@ class PooledConvolution(nn.Conv2d):
         """``(n_graphs, n_in, n, n)`` to ``(n_graphs, n_out, ⌈n/2⌉, ⌈n/2⌉)``."""
         return pooled_convolution(maps, self.weight, self.get_parameter("bias"))
 
-    def bytes_in_passing(self, pooled: Tensor) -> int:
-        """The size of the maps before pooling, which are not kept."""
-        return 4 * pooled.nbytes
+    def bytes_in_passing(self, pooled: Tensor, n_graphs: int) -> int:
+        """Twice the size of the maps of ``n_graphs`` graphs before pooling, which are not kept."""
+        return 2 * 4 * pooled[0].nbytes * n_graphs
 
 
 def convolutions(channels: Sequence[int], n_inputs: int = 1) -> nn.Sequential:

@@ -58,4 +58,5 @@ class FastIsoNNClassifier(IsoNNClassifier):
     def _build_store(
         self, X: NDArray[Any], codes: NDArray[np.int64], device: torch.device, X_unlabeled: NDArray[Any] | None
     ) -> GraphStore:
-        return SpectralStore(self.kernel_size, self.stride, self.sort_eigenvalues, X, codes, self.scaler_, device)
+        settings, at_once = (self.kernel_size, self.stride, self.sort_eigenvalues), self.projection != "permutation"
+        return SpectralStore(*settings, X, codes, self.scaler_, device, at_once=at_once)

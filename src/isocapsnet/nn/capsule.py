@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from isocapsnet import functional
 from isocapsnet._validation import check_option
 from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
+from isocapsnet.functional.routing import bytes_of_couplings
 from isocapsnet.nn.isomorphic import gaussian
 
 WEIGHT_SHARING = ("window", "template")
@@ -100,6 +101,10 @@ class DigitCapsules(nn.Module):
     def forward(self, capsules: PermutationCapsules | Tensor) -> Tensor:
         """Primary capsules to class capsules ``(n_graphs, n_classes, capsule_size)``."""
         return functional.route(capsules, self.weight, self.iterations, self.scale, over=self.over)
+
+    def bytes_in_passing(self, capsules: Tensor, n_graphs: int) -> int:
+        """The size of the couplings of ``n_graphs`` graphs, and of their gradients."""
+        return bytes_of_couplings(self.weight, self.iterations, n_graphs, self.over)
 
 
 class ResidualCapsules(nn.Module):

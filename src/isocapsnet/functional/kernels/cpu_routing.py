@@ -132,6 +132,14 @@ class Couplings(NamedTuple):
         return cls(take(windows.excess, *shape), graphs.start)
 
 
+def bytes_of_couplings(weight: Tensor, iterations: int, n_graphs: int) -> int:
+    """Bytes of the :class:`Couplings` that are in memory at a time."""
+    n_classes, n_templates, n_windows, _, _ = weight.shape
+    lanes = simd.VECTOR_BYTES // weight.element_size()
+    each = -(-n_templates * n_windows // lanes) * simd.VECTOR_BYTES * n_classes * 2 * max(0, iterations - 1)
+    return min(n_graphs * each, max(_LEAST_GRAPHS * each, _KEPT_BYTES))
+
+
 def iterate(
     windows: Windows, iterations: int, scale: float, keep: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
