@@ -76,7 +76,7 @@ def test_names_of_nodes_are_those_given():
     [
         ("cnn", {"patience": 3}, "patience=3"),
         ("isocapsnet", {"reconstruction_weight": 0, "decoder_sizes": (8,)}, r"decoder_sizes=\(8,\)"),
-        ("isocapsnet", {"windows": "neighborhood", "patience": 3}, "patience=3"),
+        ("isocapsnet", {"windows": "neighborhood", "n_templates": 4, "patience": 3}, "patience=3"),
         ("isocapsnet", {"windows": "diagonal", "n_templates": 2}, "n_templates=2"),
         ("isocapsnet", {"windows": "contiguous", "n_motifs": 6}, "n_motifs=6"),
         ("isocapsnet", {"template_init": "windows", "template_scale": 2.0}, "template_scale=2.0"),
