@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -104,6 +105,16 @@ def test_validation_does_not_change_the_statistics_of_the_module():
     _, history = run(module, validation=make_store(9, seed=1), max_epochs=2)
     assert seen == [True, True, True, False, False] * 2
     assert int(module[2].num_batches_tracked) == 3 * len(history)
+
+
+def test_tensors_of_a_step_are_gone_when_the_next_one_begins():
+    """Functions with gradients of their own hold tensors until their output is gone, not until the backward pass."""
+    outputs, n_alive = [], []
+    module = make_module()
+    module.register_forward_pre_hook(lambda *_: n_alive.append(sum(output() is not None for output in outputs)))
+    module.register_forward_hook(lambda _, __, output: outputs.append(weakref.ref(output)))
+    run(module, max_epochs=2)
+    assert n_alive == [0] * 6
 
 
 def test_verbose_prints_one_line_per_epoch(capsys):

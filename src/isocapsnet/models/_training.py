@@ -166,6 +166,7 @@ def train(
                 break  # on a GPU the host does not wait for each loss
             for callback in on_batch_end:
                 callback(output, codes)
+            del output  # it holds tensors of the step, which would lie beside those of the next one
         row = {"epoch": epoch, "train_loss": _mean(losses)}
         if not math.isfinite(row["train_loss"]):
             raise TrainingDivergedError(
