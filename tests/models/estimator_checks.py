@@ -129,6 +129,7 @@ def another(value):
     return (value[0] + 1, *value[1:]) if isinstance(value, tuple) else None
 
 
+@cache
 def parameters_without_effect(make):
     X, y = make_data()
     before = fitted(make).predict_proba(X)
