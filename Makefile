@@ -30,7 +30,7 @@ browser:
 	  >/dev/null; } || echo "no chromium: the browser tests will skip"
 
 test: install browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

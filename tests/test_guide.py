@@ -76,7 +76,8 @@ def test_the_blocks_of_a_page_run(page, study):
         for line in text.splitlines() if language == "bash" else ():
             program, *arguments = shlex.split(line, comments=True)
             assert program == "isocapsnet"
-            main(arguments, standalone_mode=False)
+            in_process = ["--jobs", "0"] if "--dry-run" in arguments else []
+            main([*arguments, *in_process], standalone_mode=False)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
