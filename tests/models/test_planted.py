@@ -26,8 +26,8 @@ def score_folds(planted, seed=0, *, n_folds=3, **parameters):
 def test_capsules_see_orientation_that_scores_alone_do_not(seed):
     planted = make_planted_graphs(**ORIENTATION, random_state=seed)
     assert min(score_folds(planted, n_folds=1, stride=4)) >= 0.95
-    interval = corrected_interval(list(score_folds(planted, stride=4, routing_iterations=0)), test_over_train=0.5)
-    assert interval.low <= 0.5 <= interval.high
+    [without] = score_folds(planted, n_folds=1, stride=4, routing_iterations=0)
+    assert abs(without - 0.5) < 2.6 * 0.065  # 99 % of scores without association, for 40 test graphs of each class
 
 
 def test_overlapping_windows_see_orientation_too():
