@@ -29,6 +29,7 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
 	  >/dev/null; } || echo "no chromium: the browser tests will skip"
 
+# Each worker takes one half of the files and steals from the other at the end, so that fixtures are made once.
 test: install browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
