@@ -29,8 +29,9 @@ browser:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
 	  >/dev/null; } || echo "no chromium: the browser tests will skip"
 
+# Each worker takes one half of the files and steals from the other at the end, so that fixtures are made once.
 test: install browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

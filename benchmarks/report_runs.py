@@ -49,6 +49,13 @@ def _scale(row: dict[str, float], n_folds: int) -> dict[str, float]:
     return {part: row[part] * n_folds / row["folds"] for part in PARTS}
 
 
+NO_NESTED = """## The nested benchmark
+
+`python benchmarks/nested.py --output docs/performance/nested.json` measures the processor time of each method in a
+nested benchmark. There are no figures of this version on a CPU; the section GPU has those of Iso-CapsNet on ABIDE-NYU.
+"""
+
+
 def hours(value: float) -> str:
     return f"{value / 24:.0f} days" if value >= 100 else f"{value:.1f} h"
 
@@ -90,10 +97,10 @@ command is started again until every record is there, at most 20 times. *Ideal* 
 
 NOTES = """- The fold is the unit of work, so without permutations no more workers are busy than there are jobs, and the
   longest job decides. More repeats, permutations or methods use more workers; more workers do not shorten a job.
-- Kept inner scores matter when a job is long beside the life of a worker: a job that dies continues after its last
-  inner fit. The searches of permutations are not kept.
-- The end of a run waits for the few jobs whose workers died, or that failed and are started again: with 1,575 jobs
-  for 2,000 workers, the time is that of the unluckiest job.
+- Stored inner scores matter if a job takes about as long as a worker lives: a job whose worker dies continues after
+  its last inner fit. The inner scores of permutations are not stored.
+- At its end, a run waits for the few jobs whose workers died, or that failed and run again: with 1,575 jobs for 2,000
+  workers, the run takes as long as the job that was interrupted most.
 - The runner is one process. It checks and stores a record of 13,333 test subjects in {seconds:.2f} s
   ({megabytes:.1f} MB on disk) and needs {rest:.0f} ms per job for the rest, so it keeps up with about
   {per_hour:,.0f} jobs an hour.
@@ -145,7 +152,7 @@ def large_page(result: dict[str, Any], table: Table) -> list[str]:
                     row["what"],
                     f"{row['n_workers']:,}",
                     str(row["permutations"]),
-                    "kept" if row["keeps_scores"] else "not kept",
+                    "stored" if row["keeps_scores"] else "not stored",
                     f"{row['jobs']:,}",
                     str(row["runs"]),
                     str(row["unfinished"]),

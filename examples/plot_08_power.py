@@ -14,14 +14,20 @@ import numpy as np
 import isocapsnet as ic
 
 # %%
-# ``dry_run=True`` plans a benchmark and times each method in a short trial, but runs no job. ``context["detectable"]``
-# has the smallest effects that the plan can show. Tests are adjusted for the number of methods, here two.
+# ``dry_run=True`` plans a benchmark and times each method in a short trial, but runs no job; with
+# ``jobs=0`` no worker process is started for the trials. ``context["detectable"]`` has the smallest effects that the
+# plan can show. Tests are adjusted for the number of methods, here two.
 sizes = [20, 40, 60, 100, 160, 250]
 above_chance, between = [], []
 for size in sizes:
     planted = ic.make_planted_graphs(n_graphs=size, n_nodes=8, random_state=0)
     results = ic.benchmark(
-        (planted.graphs, planted.labels), ["linear", "svm"], dry_run=True, progress=False, out=tempfile.mkdtemp()
+        (planted.graphs, planted.labels),
+        ["linear", "svm"],
+        dry_run=True,
+        jobs=0,
+        progress=False,
+        out=tempfile.mkdtemp(),
     )
     above_chance.append(results.context["detectable"]["above_chance"])
     between.append(results.context["detectable"]["between_methods"])

@@ -562,7 +562,7 @@ def test_a_method_of_another_package_is_used_by_its_name(study: ic.BrainGraphs, 
         assert ic.benchmark(study, ["linear"], out=tmp_path / "own", jobs=0, dry_run=True, **SMALL)
     study.save(tmp_path / "study.npz")
     command = [sys.executable, "-m", "isocapsnet", "benchmark", str(tmp_path / "study.npz"), "--methods", "edge"]
-    options = ["--repeats", "1", "--jobs", "1", "--out", str(tmp_path / "cli")]
+    options = ["--repeats", "1", "--jobs", "0", "--out", str(tmp_path / "cli")]
     done = subprocess.run([*command, *options], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(tmp_path / "cli" / "results.csv")["failed"].tolist() == [0]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isocapsnet import make_planted_graphs
+from isocapsnet import _timing, make_planted_graphs
 from isocapsnet._planning import Options
 from isocapsnet.cli import main
 from isocapsnet.evaluation import InProcessExecutor
@@ -56,6 +56,8 @@ def study(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Options, "executor", executor)
+    for name, value in {"_ALL_SECONDS": 2.0, "_LEAST_SECONDS": 0.1, "_MOST_SECONDS": 0.5}.items():
+        monkeypatch.setattr(_timing, name, value)  # a dry run makes short trials
     write_study(tmp_path / "study", 48, seed=1)
     write_study(tmp_path / "new", 4, seed=2)
 
@@ -74,7 +76,8 @@ def test_the_blocks_of_a_page_run(page, study):
         for line in text.splitlines() if language == "bash" else ():
             program, *arguments = shlex.split(line, comments=True)
             assert program == "isocapsnet"
-            main(arguments, standalone_mode=False)
+            in_process = ["--jobs", "0"] if "--dry-run" in arguments else []
+            main([*arguments, *in_process], standalone_mode=False)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -182,7 +182,7 @@ CALIBRATING = {
     *("isocapsnet", "isonn", "fastisonn", "capsnet", "cnn", "dgcnn", "autoencoder", "gcn", "gin", "diffpool"),
     *("brainnetcnn", "bnt", "wl", "shortest-path", "linear", "cpm", "svm", "riemann", "sdbn"),
 }
-SMALL = {"isocapsnet": {"n_templates": 1, "kernel_size": 3, "windows": "contiguous"}, "isonn": {"kernel_size": 2}}
+SMALL = {"isocapsnet": {"n_templates": 1, "kernel_size": 3, "windows": "contiguous"}, "isonn": {"kernel_size": 3}}
 
 
 @pytest.mark.parametrize("method", MODELS)

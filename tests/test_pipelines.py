@@ -128,6 +128,8 @@ def test_a_saved_pipeline_predicts_raw_files_in_another_process_with_equal_proba
     new_data = {"graphs": new.replace(time_series=None), "series": new.replace(adjacency=None)}
     cases = [("graphs", graphs, name, options) for name, options in GRAPHS.items()]
     cases += [("series", series, name, options) for name, options in SERIES.items()]
+    if method != "linear":  # the preparation does not depend on the method
+        cases = [case for case in cases if case[2] in ("none", "all", "tangent", "tangent, confounds")]
     for kind, data, name, options in cases:
         path = tmp_path / f"{kind}-{name}.safetensors"
         model = quiet_fit(data, METHODS[method], out=path, **options)

@@ -34,7 +34,7 @@ def toy(results: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     small = "isocapsnet[max_epochs=1,decoder_sizes=(4,)]"
     runs = (
         results.Run("toy", "toy", "Toy: all methods", ("linear", "constant")),
-        results.Run("toy_sizes", "toy", "Toy: sizes", (small,), "kernel_size=2,3"),
+        results.Run("toy_sizes", "toy", "Toy: sizes", (small,), "kernel_size=3,4"),
         results.Run("absent", "elsewhere", "Elsewhere", ("linear",)),
     )
     monkeypatch.setattr(results, "RUNS", runs)

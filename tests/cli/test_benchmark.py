@@ -223,19 +223,19 @@ def test_compare_keeps_what_the_merged_folder_holds_and_sets_aside_what_it_canno
 
 def test_sweep_gives_a_row_with_the_learned_template_per_value(study: Path, tmp_path: Path) -> None:
     _succeed(
-        "sweep", study, "--method", "isocapsnet[max_epochs=2]", "--param", "kernel_size=1,2", "--protocol", "paper",
+        "sweep", study, "--method", "isocapsnet[max_epochs=2]", "--param", "kernel_size=3,4", "--protocol", "paper",
         "--jobs", 0, "--out", tmp_path,
     )  # fmt: skip
     frame = pd.read_csv(tmp_path / "sweep.csv")
-    assert frame.kernel_size.tolist() == [1, 2]
-    assert [np.shape(json.loads(template)) for template in frame.template] == [(1, 1), (2, 2)]
+    assert frame.kernel_size.tolist() == [3, 4]
+    assert [np.shape(json.loads(template)) for template in frame.template] == [(3, 3), (4, 4)]
     assert frame[["accuracy", "weighted_f1", "seconds"]].notna().all(axis=None)
     assert "write NAME=VALUE" in _refused("sweep", study, "--param", "kernel_size", "--out", tmp_path)
 
 
 def test_fit_predict_and_transform_hand_a_model_from_one_to_the_next(study: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.safetensors"
-    _succeed("fit", study, "--method", "isocapsnet[kernel_size=2,max_epochs=2]", "--use-unlabeled", "--out", model)
+    _succeed("fit", study, "--method", "isocapsnet[kernel_size=3,max_epochs=2]", "--use-unlabeled", "--out", model)
     _succeed("predict", model, study, "--out", tmp_path / "predictions.csv")
     frame = pd.read_csv(tmp_path / "predictions.csv")
     assert list(frame) == ["subject", "prediction", "p_case", "p_control"]
@@ -255,7 +255,7 @@ def test_fit_predict_and_transform_hand_a_model_from_one_to_the_next(study: Path
 def test_unlabelled_graphs_are_for_the_methods_that_can_use_them_and_the_table_says_so(
     study: Path, tmp_path: Path
 ) -> None:
-    methods = "isocapsnet[kernel_size=2,max_epochs=2],constant"
+    methods = "isocapsnet[kernel_size=3,max_epochs=2],constant"
     output = _succeed(
         "benchmark",
         study,

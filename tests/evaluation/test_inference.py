@@ -132,7 +132,7 @@ def test_the_variance_of_a_difference_is_that_of_delong() -> None:
     assert p_equivalent == pytest.approx(stats.t.sf((0.03 - abs(mean)) / error, freedom))
 
 
-@pytest.mark.parametrize("size", [2, 3, 10])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow), 10])
 def test_the_variance_of_a_difference_in_small_folds_is_that_over_new_subjects(size: int) -> None:
     """DeLong's own estimate is too large by (n + 2) / (n + 1), where scores do not separate the classes."""
     pairs = [(_folds(seed, sizes=(size, size)), _folds(seed + 5000, sizes=(size, size))) for seed in range(1000)]

@@ -40,8 +40,8 @@ _MODELS: dict[str, dict[str, Any]] = {
         "hidden_sizes": (4, 4),
     },
     "cnn": {"max_epochs": 1, "random_state": 0},
-    "fastisonn": {"max_epochs": 1, "random_state": 0, "kernel_size": 2},
-    "isocapsnet": {"max_epochs": 1, "random_state": 0, "kernel_size": 2, "residual_sizes": (4,), "decoder_sizes": (4,)},
+    "fastisonn": {"max_epochs": 1, "random_state": 0, "kernel_size": 3},
+    "isocapsnet": {"max_epochs": 1, "random_state": 0, "kernel_size": 3, "residual_sizes": (4,), "decoder_sizes": (4,)},
 }
 
 

@@ -17,7 +17,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -129,6 +129,7 @@ def another(value):
     return (value[0] + 1, *value[1:]) if isinstance(value, tuple) else None
 
 
+@cache
 def parameters_without_effect(make):
     X, y = make_data()
     before = fitted(make).predict_proba(X)
@@ -178,13 +179,14 @@ def check_answer_depends_on_the_graph(make):
 def check_every_label_type_gives_the_same_probabilities(make):
     X, y = make_data()
     expected = fitted(make).predict_proba(X)
-    for labels in (
-        np.array(["a", "b"])[y],
+    kinds = [
         np.array(["a", "b"], dtype=object)[y],
         np.array([False, True])[y].tolist(),
         np.array([-7, -2])[y][:, None],
-        np.array([1.0, 2.0])[y],
-    ):
+    ]
+    if "max_epochs" not in make().get_params():  # networks read labels by the same code, and take longer
+        kinds += [np.array(["a", "b"])[y], np.array([1.0, 2.0])[y]]
+    for labels in kinds:
         model = make().fit(X, labels)
         assert_array_equal(model.classes_, np.unique(labels))
         assert set(model.predict(X)) <= set(model.classes_)
@@ -230,11 +232,10 @@ def check_class_weight_moves_the_probabilities(make):
 
 def check_same_random_state_gives_the_same_bits(make):
     X, y = make_data()
-    np.random.seed(1)  # noqa: NPY002
-    first = make().fit(X, y).predict_proba(X)
-    np.random.seed(2)  # noqa: NPY002
+    first = fitted(make).predict_proba(X)
+    assert_array_equal(fitted(make).predict_proba(X), first)
+    np.random.rand()  # noqa: NPY002 (fits with a seed do not depend on the global generator)
     assert_array_equal(make().fit(X, y).predict_proba(X), first)
-    assert_array_equal(fitted(make).predict_proba(X), fitted(make).predict_proba(X))
 
 
 def global_random_states():
@@ -316,7 +317,7 @@ def check_memory_layout_does_not_matter(make):
     X, y = make_data()
     expected = fitted(make).predict_proba(X)
     strided = np.repeat(X, 2, axis=0)[::2]
-    for same in (np.asfortranarray(X), strided, X.swapaxes(1, 2).copy().swapaxes(1, 2)):
+    for same in (np.asfortranarray(X), strided):
         assert_array_equal(same, X)
         assert_allclose(make().fit(same, y).predict_proba(same), expected, atol=CLOSE)
 
@@ -424,11 +425,11 @@ def check_saving_and_loading(make):
 def check_works_in_scikit_learn_tools(make):
     X, y = make_data()
     pipeline = Pipeline([("squeeze", FunctionTransformer(np.tanh)), ("model", make())])
-    scores = cross_val_score(pipeline, X, y, cv=2, scoring="roc_auc")
-    assert np.isfinite(scores).all()
-    grid = {f"model__{name}": values[:2] for name, values in list(make().search_space().items())[:1]}
-    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
+    grid = {f"model__{name}": values[-1:] for name, values in list(make().search_space().items())[:1]}
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="roc_auc", error_score="raise").fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
+    assert all(search.best_estimator_.get_params()[name] == value for name, [value] in grid.items())
 
 
 def check_work_runs_on_one_thread_and_leaves_the_threads_of_the_program_alone(make):

@@ -1,6 +1,9 @@
 """A real browser opens the report: nothing breaks, nothing is fetched, everything that moves can be moved."""
 
+import re
+import zlib
 from colorsys import rgb_to_hsv
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +225,24 @@ def test_printing_opens_every_section(visit: Visit) -> None:
     assert visit.page.locator("details:not([open])").count() > 0
     assert visit.page.pdf().startswith(b"%PDF")
     assert visit.page.locator("details:not([open])").count() == 0
+
+
+def test_the_heading_of_a_long_table_is_on_every_printed_page(visit: Visit) -> None:
+    visit.page.evaluate(
+        """() => {
+            const table = document.querySelector("#subject-predictions");
+            const rows = [...table.tBodies[0].rows];
+            for (let i = 0; i < 5; i += 1) table.tBodies[0].append(...rows.map((row) => row.cloneNode(true)));
+            for (const row of table.tBodies[0].rows) row.classList.remove("screen-only");
+            table.tHead.querySelector("button").textContent = "z".repeat(12);
+        }"""
+    )
+    pages = 0
+    for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", visit.page.pdf(), re.DOTALL):
+        with suppress(zlib.error):
+            glyphs = b"".join(re.findall(rb"<([0-9A-Fa-f]+)> Tj", zlib.decompress(stream)))
+            pages += re.search(rb"([0-9A-Fa-f]{4})\1{11}", glyphs) is not None  # twelve times the same letter
+    assert pages >= 6  # 288 rows
 
 
 def test_copy_button_puts_the_text_on_the_clipboard(visit: Visit) -> None:

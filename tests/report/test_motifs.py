@@ -1,6 +1,7 @@
 """Motifs on the page: their pattern, their carriers, and where they lie."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from isocapsnet.report.evidence import list_scenes, motif_scene
 from isocapsnet.report.evidence_tables import carriers_table, motif_regions_table
 from isocapsnet.report.figures import FIGURES
 from isocapsnet.report.page import render
+from tests.report.toys import network_alone
 
 MATRIX = [[0.0, 1.5, -0.5], [1.5, 0.0, 0.25], [-0.5, 0.25, 0.0]]
 CARRIERS = [Carrier(f"<s{number}>", number % 2, 0.5 + number, [number, 40, 7]) for number in range(6)]
@@ -27,15 +29,9 @@ TITLE = "isocapsnet, motif 1"
 
 @pytest.fixture(scope="module")
 def content(toy_content: Content) -> Content:
-    methods = [
-        replace(
-            method, explanation=replace(method.explanation, motif_cards=[CARD], cards=[], notes=["The weight is <0>."])
-        )
-        if method.explanation is not None
-        else method
-        for method in toy_content.methods
-    ]
-    return replace(toy_content, methods=methods)
+    network = network_alone(toy_content)
+    explanation = replace(network.explanation, motif_cards=[CARD], cards=[], notes=["The weight is <0>."])
+    return replace(toy_content, methods=[replace(network, explanation=explanation)])
 
 
 def test_a_motif_lies_on_the_regions_of_its_carriers_and_is_drawn_in_the_clearest() -> None:
@@ -70,8 +66,8 @@ def test_the_page_has_the_motif_its_carriers_and_the_note(content: Content) -> N
     assert page.count("Learned templates of the first fold") == 0
 
 
-def test_a_page_without_motifs_says_nothing_about_them(toy_content: Content) -> None:
-    assert "motif" not in render(toy_content).lower()
+def test_a_page_without_motifs_says_nothing_about_them(toy_page: Path) -> None:
+    assert "motif" not in toy_page.read_text().lower()
 
 
 def test_tables_name_the_region_of_each_node(content: Content) -> None:

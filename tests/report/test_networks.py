@@ -10,16 +10,13 @@ from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import edge_scene
 from isocapsnet.report.networks import networks_table
 from isocapsnet.report.page import render
+from tests.report.toys import network_alone
 
 
 def with_networks(content: Content, networks, partition: str = "") -> Content:
-    methods = [
-        m
-        if m.explanation is None
-        else replace(m, explanation=replace(m.explanation, networks=networks, partition=partition))
-        for m in content.methods
-    ]
-    return replace(content, methods=methods)
+    network = network_alone(content)
+    explanation = replace(network.explanation, networks=networks, partition=partition)
+    return replace(content, coordinates=None, methods=[replace(network, explanation=explanation)])
 
 
 def test_a_folder_with_an_atlas_has_the_networks_of_yeo(toy_content: Content) -> None:

@@ -31,7 +31,7 @@ from isocapsnet.report.subject_tables import (
 from isocapsnet.report.tables import rates_table
 from tests.report.test_prose import make_content as make_toy
 from tests.report.test_prose import make_row
-from tests.report.toys import make_data
+from tests.report.toys import make_data, make_folder, network_alone
 
 
 def make_method(
@@ -240,10 +240,11 @@ def test_a_best_method_that_covariates_explain_is_called_into_question() -> None
     assert any("age and sex" in sentence for sentence in answer.against_controls(content))
 
 
-def test_title_and_positive_class_reach_the_page(toy_folder: Path, tmp_path: Path) -> None:
+def test_title_and_positive_class_reach_the_page(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "results", methods={"linear": 1.0}, repeats=1, with_audit=False)
     page = tmp_path / "page.html"
     options = ["--title", "A <b>title", "--positive-class", "control"]
-    result = CliRunner().invoke(main, ["report", str(toy_folder), "--out", str(page), *options])
+    result = CliRunner().invoke(main, ["report", str(folder), "--out", str(page), *options])
     assert result.exit_code == 0, result.output
     text = page.read_text()
     assert "<h1>A &lt;b&gt;title</h1>" in text and "<title>A &lt;b&gt;title" in text
@@ -261,7 +262,10 @@ def test_a_positive_class_that_is_none_is_refused_with_the_names(toy_folder: Pat
 def test_exclusions_are_one_count_and_prepared_matrices_are_called_so(toy_content: Content) -> None:
     network = next(method for method in toy_content.methods if method.explanation is not None)
     lines = [("excluded", "12 subjects: motion"), ("name", "toy")]
-    page = render(replace(toy_content, methods=[network], passport_lines=lines, preparation=["tangent"]))
+    drawn = network_alone(toy_content, with_reconstructions=True)
+    page = render(
+        replace(toy_content, coordinates=None, methods=[drawn], passport_lines=lines, preparation=["tangent"])
+    )
     assert "Excluded: 12 subjects: motion." in page
     assert "prepared matrices (tangent)" in page and "tangent space" in page
     assert prose.prepared_text(toy_content) == ""
@@ -279,4 +283,5 @@ def test_reconstructions_of_an_average_graph_are_folded(toy_content: Content) ->
     assert prose.failed_reconstructions(toy_content) == ""
     content = replace(toy_content, methods=[failed])
     assert "failed" in prose.failed_reconstructions(content)
-    assert "<summary>Show the reconstructions</summary>" in render(content)
+    page = render(replace(content, coordinates=None, methods=[replace(failed, fits=())]))
+    assert "<summary>Show the reconstructions</summary>" in page

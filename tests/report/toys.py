@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from isocapsnet.evaluation import Job, Store, tabulate
 from isocapsnet.evaluation.output import write_results
 from isocapsnet.explanation.fits import FitExplanation, Templates
 from isocapsnet.explanation.storage import save_explanation
+from isocapsnet.report.content import Content, ReportedMethod
 
 CLASSES = ("control", "case")
 #: Method to how far its scores of the two classes lie apart, in standard deviations.
@@ -132,6 +134,13 @@ def make_folder(
         }
         write_results(folder, tabulate(store.records(), store.errors()), context)
     return folder
+
+
+def network_alone(content: Content, *, with_reconstructions: bool = False) -> ReportedMethod:
+    """The network of a toy content with its explanation and no fits: a page about it has few figures to draw."""
+    network = next(method for method in content.methods if method.explanation is not None)
+    graphs = network.explanation.reconstructions if with_reconstructions else None
+    return replace(network, fits=(), explanation=replace(network.explanation, reconstructions=graphs))
 
 
 def write_toy_artifacts(folder: Path, data: BrainGraphs, job: Job) -> None:

@@ -99,13 +99,13 @@ def test_failures_of_every_kind_leave_the_others_alone_and_reach_the_table(tmp_p
     bad = {"raises": Raises, "hangs": Hangs, "nan": NotANumber, "hungry": Hungry, "suicidal": Suicidal}
     methods = (*(toy_method(name, cls) for name, cls in bad.items()), toy_method("linear", Logistic))
     plan = Plan(toy_source(effect=3.0), methods, Protocol(n_folds=2), repeats=1)
-    table = _run(plan, tmp_path, local_executor(2), limits=Limits(seconds=8.0, memory=500_000_000))
+    table = _run(plan, tmp_path, local_executor(2), limits=Limits(seconds=5.0, memory=500_000_000))
     rows = {row.method: row for row in table.rows}
     assert rows["linear"].failed == 0
     assert rows["linear"].metrics["roc_auc"].mean > 0.7
     reasons = {
         "raises": "RuntimeError: this method always fails",
-        "hangs": "Timeout: over 8 s",
+        "hangs": "Timeout: over 5 s",
         "nan": "ValueError: predict_proba returned NaN or infinite values for 15 of 15 graphs.",
         "hungry": "MemoryLimit: ",
         "suicidal": "ProcessDied: the process was killed by SIGKILL while running the job",
