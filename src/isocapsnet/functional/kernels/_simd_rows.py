@@ -1,11 +1,21 @@
-"""More operations on vectors in Numba code: stores at any element, sums of lanes."""
+"""More operations on vectors in Numba code: stores at any element, sums of vectors and of lanes."""
 
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core import cgutils
 
-from isocapsnet.functional.kernels._simd import Typed, Vector, _call, _pointer, intrinsic
+from isocapsnet.functional.kernels._simd import (
+    Typed,
+    Vector,
+    _call,
+    _number_at,
+    _plus,
+    _pointer,
+    _vector_at,
+    intrinsic,
+)
 
 
 @intrinsic
@@ -21,45 +31,49 @@ def store_from(typingctx: Any, array: Any, start: types.Integer, value: Vector) 
 
 
 @intrinsic
-def dot_each(
-    typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, step: types.Integer, split: types.BaseTuple
+def combine(
+    typingctx: Any,
+    numbers: Any,
+    i: types.Integer,
+    step: types.Integer,
+    apart: types.Integer,
+    vectors: Any,
+    j: types.Integer,
+    terms: types.BaseTuple,
+    n: types.Integer,
+    out: Any,
+    k: types.Integer,
+    stride: types.Integer,
+    add: Any,
 ) -> Typed:
-    """The dot product of row t of ``a`` and row t of ``b`` in lane t.
+    """Write ``n`` vectors, each a sum of the same ``len(terms)`` vectors with other factors; the vectors are read once.
 
-    A row is ``len(split)`` vectors long. The rows of ``a`` follow each other from vector ``i`` on; those of ``b``
-    begin at vector ``j`` and lie ``step`` vectors apart.
+    ``out[k + m * stride] = Σ_r numbers[i + m * step + r * apart] · vectors[j + r]``, where ``out`` and ``vectors`` are
+    addressed in vectors. Unless ``add`` is None, this is added to what is there.
     """
-    vector, parts = Vector.of(a.dtype), len(split)
-    pick = ir.VectorType(ir.IntType(32), vector.lanes)
-    even, odd = (ir.Constant(pick, [*range(start, 2 * vector.lanes, 2)]) for start in (0, 1))
+    vector = Vector.of(vectors.dtype)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kind = context.get_value_type(vector)
-        first = _pointer(context, builder, a, args[:2], kind, vector.lanes)
-        second = _pointer(context, builder, b, args[2:4], kind, vector.lanes)
+        align = vectors.dtype.bitwidth // 8
+        load_vector, number = (
+            _vector_at(context, builder, vectors, args[4]),
+            _number_at(context, builder, numbers, args[0]),
+        )
+        target = _pointer(context, builder, out, args[8:10], context.get_value_type(vector), vector.lanes)
+        own = [load_vector(_plus(builder, args[5], r)) for r in range(len(terms))]
+        with cgutils.for_range(builder, args[7]) as loop:
+            place = builder.gep(target, [builder.mul(loop.index, args[10])])
+            first = builder.add(args[1], builder.mul(loop.index, args[2]))
+            total = None if isinstance(add, types.NoneType) else builder.load(place, align=align)
+            for r, one in enumerate(own):
+                offset = builder.mul(args[3], ir.Constant(args[3].type, r))
+                factor = number(builder.add(first, offset))
+                total = builder.fmul(factor, one) if total is None else _call(builder, "fmuladd", [factor, one, total])
+            builder.store(total, place, align=align)
+        return context.get_dummy_value()
 
-        def load(start: ir.Value, offset: ir.Value) -> ir.Value:
-            return builder.load(builder.gep(start, [offset]), align=a.dtype.bitwidth // 8)
-
-        rows = []
-        for t in range(vector.lanes):
-            total = ir.Constant(kind, [0.0] * vector.lanes)
-            for p in range(parts):
-                mine = load(first, ir.Constant(ir.IntType(64), t * parts + p))
-                element = builder.add(
-                    builder.mul(args[4], ir.Constant(ir.IntType(64), t)), ir.Constant(ir.IntType(64), p)
-                )
-                total = _call(builder, "fmuladd", [mine, load(second, element), total])
-            rows.append(total)
-        # Halve the number of rows: the even elements of two of them plus their odd elements.
-        while len(rows) > 1:
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            rows = [
-                builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs
-            ]
-        return rows[0]
-
-    return vector(a, types.intp, b, types.intp, types.intp, split), generate
+    whole = types.intp
+    return types.void(numbers, whole, whole, whole, vectors, whole, terms, whole, out, whole, whole, add), generate
 
 
 @intrinsic
