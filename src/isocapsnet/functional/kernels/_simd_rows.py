@@ -7,8 +7,10 @@ from numba import types
 from numba.core import cgutils
 
 from isocapsnet.functional.kernels._simd import (
+    VECTOR_BYTES,
     Typed,
     Vector,
+    _add_across,
     _call,
     _number_at,
     _plus,
@@ -39,6 +41,7 @@ def combine(
     apart: types.Integer,
     vectors: Any,
     j: types.Integer,
+    gap: types.Integer,
     terms: types.BaseTuple,
     n: types.Integer,
     out: Any,
@@ -48,32 +51,111 @@ def combine(
 ) -> Typed:
     """Write ``n`` vectors, each a sum of the same ``len(terms)`` vectors with other factors; the vectors are read once.
 
-    ``out[k + m * stride] = Σ_r numbers[i + m * step + r * apart] · vectors[j + r]``, where ``out`` and ``vectors`` are
-    addressed in vectors. Unless ``add`` is None, this is added to what is there.
+    ``out[k + m * stride] = Σ_r numbers[i + m * step + r * apart] · vectors[j + r * gap]``, where indices of ``out`` and
+    ``vectors`` count vectors. Unless ``add`` is None, this is added to what is there.
     """
     vector = Vector.of(vectors.dtype)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        align = vectors.dtype.bitwidth // 8
-        load_vector, number = (
-            _vector_at(context, builder, vectors, args[4]),
-            _number_at(context, builder, numbers, args[0]),
-        )
-        target = _pointer(context, builder, out, args[8:10], context.get_value_type(vector), vector.lanes)
-        own = [load_vector(_plus(builder, args[5], r)) for r in range(len(terms))]
-        with cgutils.for_range(builder, args[7]) as loop:
-            place = builder.gep(target, [builder.mul(loop.index, args[10])])
-            first = builder.add(args[1], builder.mul(loop.index, args[2]))
+        numbers_at, i, step, apart, vectors_at, j, gap, _, n, out_at, k, stride, _ = args
+        align, number = vectors.dtype.bitwidth // 8, _number_at(context, builder, numbers, numbers_at)
+        load_vector = _vector_at(context, builder, vectors, vectors_at)
+        target = _pointer(context, builder, out, [out_at, k], context.get_value_type(vector), vector.lanes)
+        own = [load_vector(builder.add(j, _times(builder, gap, r))) for r in range(len(terms))]
+        with cgutils.for_range(builder, n) as loop:
+            place = builder.gep(target, [builder.mul(loop.index, stride)])
+            first = builder.add(i, builder.mul(loop.index, step))
             total = None if isinstance(add, types.NoneType) else builder.load(place, align=align)
             for r, one in enumerate(own):
-                offset = builder.mul(args[3], ir.Constant(args[3].type, r))
-                factor = number(builder.add(first, offset))
+                factor = number(builder.add(first, _times(builder, apart, r)))
                 total = builder.fmul(factor, one) if total is None else _call(builder, "fmuladd", [factor, one, total])
             builder.store(total, place, align=align)
         return context.get_dummy_value()
 
     whole = types.intp
-    return types.void(numbers, whole, whole, whole, vectors, whole, terms, whole, out, whole, whole, add), generate
+    numbers_and_vectors = numbers, whole, whole, whole, vectors, whole, whole, terms
+    return types.void(*numbers_and_vectors, whole, out, whole, whole, add), generate
+
+
+def _times(builder: ir.IRBuilder, number: ir.Value, factor: int) -> ir.Value:
+    return builder.mul(number, ir.Constant(number.type, factor))
+
+
+@intrinsic
+def dot_block(typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, n: types.Integer) -> Typed:
+    """Dot products of rows of ``n`` vectors: of row s of ``a`` and row t of ``b`` in lane ``s * lanes // 4 + t``.
+
+    There are 4 rows of ``a``, from vector ``i`` on, and ``lanes // 4`` of ``b``, from vector ``j`` on.
+    """
+    vector = Vector.of(a.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        kind = context.get_value_type(vector)
+        first, second = _vector_at(context, builder, a, args[0]), _vector_at(context, builder, b, args[2])
+        starts = [builder.add(args[1], _times(builder, args[4], s)) for s in range(4)]
+        others = [builder.add(args[3], _times(builder, args[4], t)) for t in range(vector.lanes // 4)]
+        zero = ir.Constant(kind, [0.0] * vector.lanes)
+        slots = [cgutils.alloca_once_value(builder, zero) for _ in range(vector.lanes)]
+        for slot in slots:  # also when this code is inside of a loop
+            builder.store(zero, slot)
+        with cgutils.for_range(builder, args[4]) as loop:
+            rows = [first(builder.add(start, loop.index)) for start in starts]
+            columns = [second(builder.add(start, loop.index)) for start in others]
+            pairs = ((row, column) for row in rows for column in columns)
+            for slot, pair in zip(slots, pairs, strict=True):
+                builder.store(_call(builder, "fmuladd", [*pair, builder.load(slot)]), slot)
+        return _add_across(builder, [builder.load(slot) for slot in slots])
+
+    return vector(a, types.intp, b, types.intp, types.intp), generate
+
+
+@intrinsic
+def multiply_block(
+    typingctx: Any,
+    numbers: Any,
+    i: types.Integer,
+    step: types.Integer,
+    vectors: Any,
+    j: types.Integer,
+    n: types.Integer,
+    out: Any,
+    k: types.Integer,
+    stride: types.Integer,
+) -> Typed:
+    """Write 4 rows of 4 vectors past the caches, to an array that begins at a whole vector.
+
+    ``out[k + s * stride + t] = Σ_m numbers[i + m * step + s] · vectors[j * 4 + m * 4 + t]`` over m below ``n``.
+    """
+    vector = Vector.of(vectors.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        numbers_at, i, step, vectors_at, j, n, out_at, k, stride = args
+        kind = context.get_value_type(vector)
+        number, load_vector = (
+            _number_at(context, builder, numbers, numbers_at),
+            _vector_at(context, builder, vectors, vectors_at),
+        )
+        target = _pointer(context, builder, out, [out_at, k], kind, vector.lanes)
+        zero = ir.Constant(kind, [0.0] * vector.lanes)
+        slots = [cgutils.alloca_once_value(builder, zero) for _ in range(16)]
+        for slot in slots:
+            builder.store(zero, slot)
+        with cgutils.for_range(builder, n) as loop:
+            first = builder.add(i, builder.mul(loop.index, step))
+            start = _times(builder, builder.add(j, loop.index), 4)
+            factors = [number(_plus(builder, first, s)) for s in range(4)]
+            row = [load_vector(_plus(builder, start, t)) for t in range(4)]
+            pairs = ((factor, one) for factor in factors for one in row)
+            for slot, pair in zip(slots, pairs, strict=True):
+                builder.store(_call(builder, "fmuladd", [*pair, builder.load(slot)]), slot)
+        nontemporal = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        for x, slot in enumerate(slots):
+            place = builder.gep(target, [_plus(builder, _times(builder, stride, x // 4), x % 4)])
+            builder.store(builder.load(slot), place, align=VECTOR_BYTES).set_metadata("nontemporal", nontemporal)
+        return context.get_dummy_value()
+
+    whole = types.intp
+    return types.void(numbers, whole, whole, vectors, whole, whole, out, whole, whole), generate
 
 
 @intrinsic

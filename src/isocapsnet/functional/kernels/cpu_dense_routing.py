@@ -124,7 +124,7 @@ def _attend(
                 if len(context) == 0:
                     for y in range(n_classes):
                         corner, index = (y * n_windows + window) * n_rows * size, (y * n_groups + group) * size
-                        combine(weight, corner, 1, size, capsules, own, shape[0], size, total, index, 1, True)
+                        combine(weight, corner, 1, size, capsules, own, 1, shape[0], size, total, index, 1, True)
                     continue
                 _make_votes(capsules, weight, window, own, n_classes, n_windows, shape, votes)
                 _couple(context, group, 0, n_classes, n_groups, leak, shape, votes, coupling)
@@ -190,12 +190,24 @@ def _scatter(
                         total = simd.fma(change, simd.load(contexts, later + d), total)
                         simd.store(votes, first + d, total)
                 corner = (y * n_windows + window) * n_rows * size
-                combine(weight, corner, size, 1, votes, first, shape[1], n_rows, grad_capsules, own, 1, True)
+                combine(weight, corner, size, 1, votes, first, 1, shape[1], n_rows, grad_capsules, own, 1, True)
                 for part in range(parts):
                     simd.transpose(votes, first + part * lanes, square, 0, (None,))
                     target = corner // lanes + part
                     combine(
-                        capsules, own * lanes, lanes, 1, square, 0, shape[2], n_rows, grad_weight, target, parts, True
+                        capsules,
+                        own * lanes,
+                        lanes,
+                        1,
+                        square,
+                        0,
+                        1,
+                        shape[2],
+                        n_rows,
+                        grad_weight,
+                        target,
+                        parts,
+                        True,
                     )
 
 
@@ -207,7 +219,7 @@ def _make_votes(
     n_rows, size = len(shape[0]), len(shape[1])
     for y in range(n_classes):
         corner = (y * n_windows + window) * n_rows * size
-        combine(weight, corner, 1, size, capsules, own, shape[0], size, votes, y * size, 1, None)
+        combine(weight, corner, 1, size, capsules, own, 1, shape[0], size, votes, y * size, 1, None)
 
 
 @njit(nogil=True, forceinline=True)
