@@ -24,6 +24,7 @@ MEMORY_RATIO_BAR = 20
 SECONDS_BAR_K7, MEMORY_BAR_K7 = 4.0, 200.0
 # Epochs by templates and k: times faster than the literal evaluation, and the memory that this one needs.
 EPOCH_BARS, EPOCH_MEMORY_BAR = {(4, 4): 40, (1, 4): 40, (1, 5): 200}, 1024.0
+EPOCH_GRAPHS = 50, 26  # for training and validation
 LITERAL_EPOCH_GB = {(4, 4): 11.0, (1, 4): 3.5, (1, 5): 16.0}
 STREAMING_BAR = 600.0  # MB of anonymous memory beyond parameters, gradients and optimiser state
 # The literal evaluation holds the differences, their gradient and a copy.
@@ -35,9 +36,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE.parent / "docs" / "performance" / "cpu.json")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--literal-graphs", type=int, metavar="N",
+        help="measure literal epochs on N and N / 2 graphs instead of 76, and extrapolate their time linearly",
+    )  # fmt: skip
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     arguments = parser.parse_args()
-    measure = Measure(arguments.threads, arguments.rounds)
+    if arguments.literal_graphs is not None and not 8 <= arguments.literal_graphs <= sum(EPOCH_GRAPHS):
+        parser.error(f"--literal-graphs must be from 8 to {sum(EPOCH_GRAPHS)}")
+    measure = Measure(arguments.threads, arguments.rounds, arguments.literal_graphs)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     result = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
     for name in arguments.only:
@@ -49,8 +56,8 @@ def main() -> None:
 class Measure:
     """Runs ``measure.py`` and keeps the best of several rounds."""
 
-    def __init__(self, threads: int, rounds: int) -> None:
-        self.threads, self.rounds = threads, rounds
+    def __init__(self, threads: int, rounds: int, literal_graphs: int | None = None) -> None:
+        self.threads, self.rounds, self.literal_graphs = threads, rounds, literal_graphs
 
     def __call__(self, what: str, **settings: Any) -> dict[str, float]:
         return self.compare(what, {"": settings})[""]
@@ -150,11 +157,22 @@ def measure_epoch_of(measure: Measure, n_templates: int, kernel_size: int) -> di
         name: {"kernel": name, "parameters": parameters, "epochs": n} for name, n in epochs.items()
     }
     settings["no decoder"] = {"kernel": "fused", "parameters": parameters | {"reconstruction_weight": 0.0}}
-    needed = LITERAL_EPOCH_GB[n_templates, kernel_size]
+    share = 1.0
+    if measure.literal_graphs is not None:
+        del settings["literal"]
+        settings.pop("contracted", None)
+        for name, n_graphs in (("literal half", measure.literal_graphs // 2), ("literal", measure.literal_graphs)):
+            share = n_graphs / sum(EPOCH_GRAPHS)
+            n_training = round(share * EPOCH_GRAPHS[0])
+            graphs = {"n_training": n_training, "n_validation": n_graphs - n_training}
+            settings[name] = {"kernel": "literal", "parameters": parameters, "epochs": 2, **graphs}
+    needed = share * LITERAL_EPOCH_GB[n_templates, kernel_size]
     if available_gb() < needed:
         print(f"the literal epoch needs {needed} GB: left out")
-        settings = {name: value for name, value in settings.items() if name not in ("literal", "contracted")}
-    row = measure.compare("epoch", settings)
+        settings = {name: value for name, value in settings.items() if not name.startswith(("literal", "contracted"))}
+    row: dict[str, Any] = dict(measure.compare("epoch", settings))
+    if "literal half" in row:
+        row["literal"] = extrapolate(row.pop("literal half"), row["literal"], measure.literal_graphs)
     text = f"epoch, k={kernel_size}, {n_templates} templates: {row['fused']['seconds'] * 1e3:.0f} ms"
     peak = row["fused"]["peak_mb"]
     for name in ("literal", "contracted"):
@@ -162,10 +180,20 @@ def measure_epoch_of(measure: Measure, n_templates: int, kernel_size: int) -> di
             text += f", {row[name]['seconds'] / row['fused']['seconds']:.0f}x faster than {name}"
     if "literal" in row:
         faster, bar = row["literal"]["seconds"] / row["fused"]["seconds"], EPOCH_BARS[n_templates, kernel_size]
+        if "extrapolated_from" in row["literal"]:
+            text += " extrapolated from {} and {} graphs".format(*row["literal"]["extrapolated_from"])
         text += f" (bars: {bar}x {verdict(faster >= bar)}, {EPOCH_MEMORY_BAR:g} MB "
         text += f"{verdict(peak < EPOCH_MEMORY_BAR)})"
     print(f"{text}, process {peak:.0f} MB", flush=True)
     return {"n_templates": n_templates, "kernel_size": kernel_size, **row}
+
+
+def extrapolate(half: dict[str, float], whole: dict[str, float], n_graphs: int) -> dict[str, Any]:
+    """The seconds of an epoch over all graphs, on the line through those over half of ``n_graphs`` and ``n_graphs``."""
+    n_half = n_graphs // 2
+    per_graph = (whole["seconds"] - half["seconds"]) / (n_graphs - n_half)
+    seconds = whole["seconds"] + per_graph * (sum(EPOCH_GRAPHS) - n_graphs)
+    return {"seconds": seconds, "peak_mb": whole["peak_mb"], "extrapolated_from": [n_half, n_graphs]}
 
 
 def measure_scaling(measure: Measure) -> dict[str, list[dict[str, Any]]]:

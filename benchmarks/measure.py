@@ -27,14 +27,16 @@ from literal import contracted_route, literal_match, literal_route
 
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
-LITERAL_MATCH = {
+PLAIN_DECODER = {"isocapsnet.nn.capsule.wide_linear": torch.nn.functional.linear}
+LITERAL_MATCH = PLAIN_DECODER | {
     "isocapsnet.functional.isomorphic_match": literal_match,
     "isocapsnet.nn.isomorphic.isomorphic_match": literal_match,
 }
 # What stands in for what, so that the same code runs the literal equations, plain torch, or the fused kernels.
 KERNELS: dict[str, dict[str, Any]] = {
     "fused": {},
-    "eager": {
+    "eager": PLAIN_DECODER
+    | {
         "isocapsnet.functional.isomorphic.pick_kernel": lambda graphs, templates: eager,
         "isocapsnet.functional.routing.pick_routing": lambda weight: None,
     },

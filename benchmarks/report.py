@@ -171,7 +171,7 @@ def epoch_page(rows: list[dict[str, Any]]) -> list[str]:
             ),
         ),
         f"{aims(rows)} Most of the remaining time is not the match. It is routing, which passes over the weights of "
-        "every window six times, and the decoder, a matrix product that is the same in all implementations. Without "
+        "every window six times, and the decoder. Without "
         f"reconstruction the fused epochs take {without}.\n",
     ]
 

@@ -1,7 +1,6 @@
 """Dynamic routing of capsules of any entries through the fused kernel of the CPU."""
 
 from collections.abc import Callable
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -32,12 +31,14 @@ class DenseRouting(torch.autograd.Function):
         kernel: ModuleType,
         plain: Callable[[Tensor, Tensor], Tensor],
     ) -> Tensor:
-        windows = capsules.detach().flatten(1, 3).contiguous(), weight.detach().flatten(1, 2).contiguous()
-        zeros = weight.new_zeros(len(capsules), len(weight), weight.shape[-1])
+        n_graphs = len(capsules)
+        windows = kernel.pack(capsules.detach().flatten(1, 3)), weight.detach().flatten(1, 2).contiguous()
+        zeros = weight.new_zeros(n_graphs, len(weight), weight.shape[-1])
 
         def attend(context: Tensor, iteration: int) -> Tensor:
-            attended: Tensor = kernel.attend(*windows, leak, context if iteration else None)
-            return attended
+            attended = kernel.attend(*windows, leak, kernel.pack(context) if iteration else None)
+            unpacked: Tensor = kernel.unpack(attended, n_graphs)
+            return unpacked
 
         routed, contexts, sums = trace_routing(attend, zeros, iterations, scale)
         ctx.save_for_backward(contexts, sums, *windows)
@@ -50,15 +51,20 @@ class DenseRouting(torch.autograd.Function):
         contexts, sums, capsules, weight = ctx.saved_tensors
         scale, leak, kernel, plain, shape, weight_shape = ctx.arguments
 
-        def attend_back(grad: Tensor, iteration: int) -> Tensor:
-            attended: Tensor = kernel.attend(capsules, weight, leak, contexts[iteration], grad)
-            return attended
-
         def fused() -> tuple[Tensor, ...]:
-            grads = reverse_routing(attend_back, sums, grad_routed, scale)
-            grad_capsules, grad_weight = kernel.scatter(capsules, weight, leak, contexts, grads)
-            return grad_capsules.view(shape), grad_weight.view(weight_shape)
+            packed = torch.stack([kernel.pack(context) for context in contexts])
 
-        inputs = capsules.view(shape), weight.view(weight_shape)
-        grads = run_fused(grad_routed.device, fused, partial(plain_gradients, plain, inputs, grad_routed))
-        return *grads, None, None, None, None, None
+            def attend_back(grad: Tensor, iteration: int) -> Tensor:
+                attended = kernel.attend(capsules, weight, leak, packed[iteration], kernel.pack(grad))
+                unpacked: Tensor = kernel.unpack(attended, len(grad))
+                return unpacked
+
+            grads = torch.stack([kernel.pack(grad) for grad in reverse_routing(attend_back, sums, grad_routed, scale)])
+            grad_capsules, grad_weight = kernel.scatter(capsules, weight, leak, packed, grads)
+            return kernel.unpack(grad_capsules, shape[0]).reshape(shape), grad_weight.view(weight_shape)
+
+        def in_torch() -> tuple[Tensor, ...]:
+            inputs = kernel.unpack(capsules, shape[0]).reshape(shape), weight.view(weight_shape)
+            return plain_gradients(plain, inputs, grad_routed)
+
+        return *run_fused(grad_routed.device, fused, in_torch), None, None, None, None, None

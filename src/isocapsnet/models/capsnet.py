@@ -6,6 +6,7 @@ S. Sabour, N. Frosst and G. E. Hinton, "Dynamic routing between capsules", NIPS 
 from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from isocapsnet.functional import squash
@@ -59,7 +60,10 @@ class CapsNet(nn.Module):
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
-        maps = self.primary(self.features(graphs[:, None]).relu())
+        features = self.features(graphs[:, None])
+        if features.device.type == "cpu":
+            features = features.contiguous(memory_format=torch.channels_last)  # this order is faster to convolve there
+        maps = self.primary(features.relu())
         # (B, n_primary, primary_size, m, m) to one vector per type and position.
         primary = squash(maps.unflatten(1, self.shape).movedim(2, -1))
         capsules = self.digit(primary)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from isocapsnet.functional import capsule, edge_sums, kernels, pooling, relaxed, routing, spectral_match
+from isocapsnet.functional import capsule, edge_sums, kernels, linear, pooling, relaxed, routing, spectral_match
 
 pytestmark = pytest.mark.skipif(kernels.import_kernel("cpu_relaxed") is None, reason="numba is not installed")
 
@@ -98,6 +98,40 @@ def test_routing_of_dense_capsules_equals_that_in_plain_torch(dtype, over, n_gra
     assert_equal(fused, plain, (capsules, weight), dtype, "DenseRoutingBackward")
 
 
+@pytest.mark.parametrize(("n_graphs", "n_in", "n_out"), [(1, 64, 4), (4, 128, 33), (19, 64, 130)])
+def test_a_wide_linear_layer_equals_that_of_torch(n_graphs, n_in, n_out, monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_linear"), "_LEAST_WEIGHTS", 1)
+    shapes = [(n_graphs, n_in), (n_out, n_in), (n_out,)]
+    inputs = [draw(*shape, dtype=torch.float32, seed=seed) for seed, shape in enumerate(shapes)]
+    assert_equal(linear.wide_linear, torch.nn.functional.linear, inputs, torch.float32, "_WideLinearBackward")
+
+
+@pytest.mark.parametrize(("n_in", "dtype"), [(63, torch.float32), (64, torch.float64)])
+def test_other_linear_layers_are_left_to_torch(n_in, dtype, monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_linear"), "_LEAST_WEIGHTS", 1)
+    inputs = draw(3, n_in, dtype=dtype), draw(5, n_in, dtype=dtype, seed=1), draw(5, dtype=dtype, seed=2)
+    assert torch.equal(linear.wide_linear(*inputs), torch.nn.functional.linear(*inputs))
+
+
+def test_wide_products_do_not_depend_on_the_number_of_threads(monkeypatch):
+    kernel = kernels.import_kernel("cpu_linear")
+    inputs, weight, bias, grad = (
+        draw(*shape, dtype=torch.float32).detach() for shape in [(9, 64), (70, 64), (70,), (9, 70)]
+    )
+
+    def run():
+        return kernel.apply(inputs, weight, bias), kernel.grad_inputs(grad, weight), kernel.grad_weight(grad, inputs)
+
+    expected = run()
+
+    def one_by_one(task, n):
+        for i in reversed(range(n)):
+            task(i, i + 1)
+
+    monkeypatch.setattr(kernel, "parallel_ranges", one_by_one)
+    assert all(torch.equal(one, other) for one, other in zip(run(), expected, strict=True))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(1, 6, 20), (6, 16, 11), (3, 2, 1)])
 def test_a_pooled_convolution_equals_pooling_after_relu(dtype, n_in, n_out, n_nodes):
@@ -166,6 +200,10 @@ def test_edges_at_the_corner_of_the_rectifier_count_as_in_torch():
 FAILING = [
     ("cpu_relaxed", lambda: relaxed.relaxed_distances(draw(2, 9, 9).detach(), draw(2, 3, 3, seed=1))),
     ("cpu_dense_routing", lambda: routing.route(draw(2, 1, 3, 3, 8), draw(2, 1, 9, 8, 16, seed=1), 2, 0.1)),
+    (
+        "cpu_linear",
+        lambda: linear.wide_linear(*(draw(*s, dtype=torch.float32) for s in [(2, 1024), (1024, 1024), (1024,)])),
+    ),
     ("cpu_pooling", lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5, seed=1), draw(3, seed=2))),
     (
         "cpu_edge_sums",
@@ -184,6 +222,7 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
     functions = {
         "cpu_relaxed": ("distances", "backward"),
         "cpu_dense_routing": ("attend", "scatter"),
+        "cpu_linear": ("apply", "grad_weight"),
         "cpu_pooling": ("pool", "backward"),
         "cpu_edge_sums": ("sums", "backward"),
     }[name]
@@ -206,7 +245,7 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
     with pytest.warns(UserWarning, match="fused kernels"):
         results = run()
     totals = [sorted(float(tensor.detach().abs().sum()) for tensor in tensors) for tensors in (expected, results)]
-    assert totals[0] == pytest.approx(totals[1], rel=1e-9)
+    assert totals[0] == pytest.approx(totals[1], rel=1e-5 if name == "cpu_linear" else 1e-9)  # of single numbers
 
 
 BAD_INPUT = {

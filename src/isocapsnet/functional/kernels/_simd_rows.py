@@ -1,11 +1,23 @@
-"""More operations on vectors in Numba code: stores at any element, sums of lanes."""
+"""More operations on vectors in Numba code: stores at any element, sums of vectors and of lanes."""
 
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core import cgutils
 
-from isocapsnet.functional.kernels._simd import Typed, Vector, _call, _pointer, intrinsic
+from isocapsnet.functional.kernels._simd import (
+    VECTOR_BYTES,
+    Typed,
+    Vector,
+    _add_across,
+    _call,
+    _number_at,
+    _plus,
+    _pointer,
+    _vector_at,
+    intrinsic,
+)
 
 
 @intrinsic
@@ -21,45 +33,129 @@ def store_from(typingctx: Any, array: Any, start: types.Integer, value: Vector) 
 
 
 @intrinsic
-def dot_each(
-    typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, step: types.Integer, split: types.BaseTuple
+def combine(
+    typingctx: Any,
+    numbers: Any,
+    i: types.Integer,
+    step: types.Integer,
+    apart: types.Integer,
+    vectors: Any,
+    j: types.Integer,
+    gap: types.Integer,
+    terms: types.BaseTuple,
+    n: types.Integer,
+    out: Any,
+    k: types.Integer,
+    stride: types.Integer,
+    add: Any,
 ) -> Typed:
-    """The dot product of row t of ``a`` and row t of ``b`` in lane t.
+    """Write ``n`` vectors, each a sum of the same ``len(terms)`` vectors with other factors; the vectors are read once.
 
-    A row is ``len(split)`` vectors long. The rows of ``a`` follow each other from vector ``i`` on; those of ``b``
-    begin at vector ``j`` and lie ``step`` vectors apart.
+    ``out[k + m * stride] = Σ_r numbers[i + m * step + r * apart] · vectors[j + r * gap]``, where indices of ``out`` and
+    ``vectors`` count vectors. Unless ``add`` is None, this is added to what is there.
     """
-    vector, parts = Vector.of(a.dtype), len(split)
-    pick = ir.VectorType(ir.IntType(32), vector.lanes)
-    even, odd = (ir.Constant(pick, [*range(start, 2 * vector.lanes, 2)]) for start in (0, 1))
+    vector = Vector.of(vectors.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        numbers_at, i, step, apart, vectors_at, j, gap, _, n, out_at, k, stride, _ = args
+        align, number = vectors.dtype.bitwidth // 8, _number_at(context, builder, numbers, numbers_at)
+        load_vector = _vector_at(context, builder, vectors, vectors_at)
+        target = _pointer(context, builder, out, [out_at, k], context.get_value_type(vector), vector.lanes)
+        own = [load_vector(builder.add(j, _times(builder, gap, r))) for r in range(len(terms))]
+        with cgutils.for_range(builder, n) as loop:
+            place = builder.gep(target, [builder.mul(loop.index, stride)])
+            first = builder.add(i, builder.mul(loop.index, step))
+            total = None if isinstance(add, types.NoneType) else builder.load(place, align=align)
+            for r, one in enumerate(own):
+                factor = number(builder.add(first, _times(builder, apart, r)))
+                total = builder.fmul(factor, one) if total is None else _call(builder, "fmuladd", [factor, one, total])
+            builder.store(total, place, align=align)
+        return context.get_dummy_value()
+
+    whole = types.intp
+    numbers_and_vectors = numbers, whole, whole, whole, vectors, whole, whole, terms
+    return types.void(*numbers_and_vectors, whole, out, whole, whole, add), generate
+
+
+def _times(builder: ir.IRBuilder, number: ir.Value, factor: int) -> ir.Value:
+    return builder.mul(number, ir.Constant(number.type, factor))
+
+
+@intrinsic
+def dot_block(typingctx: Any, a: Any, i: types.Integer, b: Any, j: types.Integer, n: types.Integer) -> Typed:
+    """Dot products of rows of ``n`` vectors: of row s of ``a`` and row t of ``b`` in lane ``s * lanes // 4 + t``.
+
+    There are 4 rows of ``a``, from vector ``i`` on, and ``lanes // 4`` of ``b``, from vector ``j`` on.
+    """
+    vector = Vector.of(a.dtype)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = context.get_value_type(vector)
-        first = _pointer(context, builder, a, args[:2], kind, vector.lanes)
-        second = _pointer(context, builder, b, args[2:4], kind, vector.lanes)
+        first, second = _vector_at(context, builder, a, args[0]), _vector_at(context, builder, b, args[2])
+        starts = [builder.add(args[1], _times(builder, args[4], s)) for s in range(4)]
+        others = [builder.add(args[3], _times(builder, args[4], t)) for t in range(vector.lanes // 4)]
+        zero = ir.Constant(kind, [0.0] * vector.lanes)
+        slots = [cgutils.alloca_once_value(builder, zero) for _ in range(vector.lanes)]
+        for slot in slots:  # also when this code is inside of a loop
+            builder.store(zero, slot)
+        with cgutils.for_range(builder, args[4]) as loop:
+            rows = [first(builder.add(start, loop.index)) for start in starts]
+            columns = [second(builder.add(start, loop.index)) for start in others]
+            pairs = ((row, column) for row in rows for column in columns)
+            for slot, pair in zip(slots, pairs, strict=True):
+                builder.store(_call(builder, "fmuladd", [*pair, builder.load(slot)]), slot)
+        return _add_across(builder, [builder.load(slot) for slot in slots])
 
-        def load(start: ir.Value, offset: ir.Value) -> ir.Value:
-            return builder.load(builder.gep(start, [offset]), align=a.dtype.bitwidth // 8)
+    return vector(a, types.intp, b, types.intp, types.intp), generate
 
-        rows = []
-        for t in range(vector.lanes):
-            total = ir.Constant(kind, [0.0] * vector.lanes)
-            for p in range(parts):
-                mine = load(first, ir.Constant(ir.IntType(64), t * parts + p))
-                element = builder.add(
-                    builder.mul(args[4], ir.Constant(ir.IntType(64), t)), ir.Constant(ir.IntType(64), p)
-                )
-                total = _call(builder, "fmuladd", [mine, load(second, element), total])
-            rows.append(total)
-        # Halve the number of rows: the even elements of two of them plus their odd elements.
-        while len(rows) > 1:
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            rows = [
-                builder.fadd(builder.shuffle_vector(x, y, even), builder.shuffle_vector(x, y, odd)) for x, y in pairs
-            ]
-        return rows[0]
 
-    return vector(a, types.intp, b, types.intp, types.intp, split), generate
+@intrinsic
+def multiply_block(
+    typingctx: Any,
+    numbers: Any,
+    i: types.Integer,
+    step: types.Integer,
+    vectors: Any,
+    j: types.Integer,
+    n: types.Integer,
+    out: Any,
+    k: types.Integer,
+    stride: types.Integer,
+) -> Typed:
+    """Write 4 rows of 4 vectors past the caches, to an array that begins at a whole vector.
+
+    ``out[k + s * stride + t] = Σ_m numbers[i + m * step + s] · vectors[j * 4 + m * 4 + t]`` over m below ``n``.
+    """
+    vector = Vector.of(vectors.dtype)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        numbers_at, i, step, vectors_at, j, n, out_at, k, stride = args
+        kind = context.get_value_type(vector)
+        number, load_vector = (
+            _number_at(context, builder, numbers, numbers_at),
+            _vector_at(context, builder, vectors, vectors_at),
+        )
+        target = _pointer(context, builder, out, [out_at, k], kind, vector.lanes)
+        zero = ir.Constant(kind, [0.0] * vector.lanes)
+        slots = [cgutils.alloca_once_value(builder, zero) for _ in range(16)]
+        for slot in slots:
+            builder.store(zero, slot)
+        with cgutils.for_range(builder, n) as loop:
+            first = builder.add(i, builder.mul(loop.index, step))
+            start = _times(builder, builder.add(j, loop.index), 4)
+            factors = [number(_plus(builder, first, s)) for s in range(4)]
+            row = [load_vector(_plus(builder, start, t)) for t in range(4)]
+            pairs = ((factor, one) for factor in factors for one in row)
+            for slot, pair in zip(slots, pairs, strict=True):
+                builder.store(_call(builder, "fmuladd", [*pair, builder.load(slot)]), slot)
+        nontemporal = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        for x, slot in enumerate(slots):
+            place = builder.gep(target, [_plus(builder, _times(builder, stride, x // 4), x % 4)])
+            builder.store(builder.load(slot), place, align=VECTOR_BYTES).set_metadata("nontemporal", nontemporal)
+        return context.get_dummy_value()
+
+    whole = types.intp
+    return types.void(numbers, whole, whole, vectors, whole, whole, out, whole, whole), generate
 
 
 @intrinsic
