@@ -133,34 +133,25 @@ def test_the_variance_of_a_difference_is_the_sum_of_products_of_pairs_that_share
     assert p_equivalent == pytest.approx(stats.t.sf((0.03 - abs(mean)) / error, freedom))
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0], ids="shift {}".format)
-@pytest.mark.parametrize("sizes", [(2, 2), (1, 3), (10, 10), (2, 2, 2)], ids=str)
-def test_the_variance_of_a_difference_in_small_folds_is_that_over_new_subjects(
-    sizes: tuple[int, ...], shift: float
+@pytest.mark.parametrize(
+    "sizes", [[(2, 2)] * 6, [(1, 3)] * 6, [(2, 2, 2)] * 6, [(30, 30), (10, 10), (2, 2), (2, 2)]], ids=str
+)
+def test_the_variance_of_a_difference_is_that_over_new_subjects_of_independent_folds(
+    sizes: list[tuple[int, ...]],
 ) -> None:
-    """DeLong's own estimate is too large by a third if folds have two subjects of each of two classes."""
-    pairs = [
-        (_folds(seed, shift, n_folds=8, sizes=sizes), _folds(seed + 5000, shift, n_folds=8, sizes=sizes))
-        for seed in range(500)
-    ]
-    gaps = [a.area - b.area for first, second in pairs for a, b in zip(first, second, strict=True)]
-    variances = [inference._paired_variance(list(zip(*pair, strict=True)))[0] / (1 / 8 + 1 / 2) for pair in pairs]
-    assert np.mean(variances) == pytest.approx(np.var(gaps), rel=0.08)
+    """DeLong's own estimate is too large by a third if folds have two subjects of each of two classes.
 
-
-def test_the_variance_of_a_difference_over_folds_of_unequal_size_is_that_over_new_subjects() -> None:
-    """Were it taken to fall with the number of subjects alone, small folds would be too certain."""
-    sizes = [(30, 30), (10, 10), (2, 2), (2, 2)]
+    Were the placements of subjects in small folds taken to vary as those in large ones, it would be too small.
+    """
 
     def folds(seed: int) -> list[FoldArea]:
-        # Training sets so large that folds are independent.
-        parts = [_folds(seed + 1000 * i, n_folds=1, sizes=each)[0] for i, each in enumerate(sizes)]
-        return [replace(fold, n_train=10**9) for fold in parts]
+        parts = [_folds(seed + 1000 * i, 0.5, n_folds=1, sizes=each)[0] for i, each in enumerate(sizes)]
+        return [replace(fold, n_train=10**9) for fold in parts]  # so large that nothing is shared
 
-    pairs = [(folds(seed), folds(seed + 10_000)) for seed in range(800)]
+    pairs = [(folds(seed), folds(seed + 10_000)) for seed in range(400)]
     gaps = [np.mean([a.area - b.area for a, b in zip(*pair, strict=True)]) for pair in pairs]
     variances = [inference._paired_variance(list(zip(*pair, strict=True)))[0] for pair in pairs]
-    assert np.mean(variances) == pytest.approx(np.var(gaps), rel=0.12)
+    assert np.mean(variances) == pytest.approx(np.var(gaps), rel=0.15)  # two standard errors of the variance
 
 
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 3))

@@ -162,14 +162,14 @@ def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float,
     squares = np.bincount(groups, centred**2, shape[0] * shape[1]).reshape(shape)
     factors = _factors([a for a, _ in pairs])
     weights = np.divide(factors[:, None], counts**2, out=np.zeros_like(counts), where=counts > 0)
-    # Each repeat of the cross-validation tests all subjects once. Those of small folds weigh more, if folds do not.
+    # Each repeat of the cross-validation tests all subjects once.
     repeats = max(1.0, len(labels) / float(np.mean([a.n_test + a.n_train for a, _ in pairs])))
-    total = (counts * weights).sum(axis=0)
-    n_subjects = total**2 / (counts * weights**2).sum(axis=0) / repeats
-    freedom = np.maximum(n_subjects - 1, 1)
+    n_subjects, total = counts.sum(axis=0) / repeats, (counts * weights).sum(axis=0)
     n_columns = len(classes) if len(classes) > 2 else 1
     least = total / (4 * n_columns**2 * n_subjects)
-    parts = np.maximum((squares * weights).sum(axis=0) * n_subjects / freedom, least)
+    around_mean = (squares * weights).sum(axis=0)
+    parts = np.maximum(around_mean * n_subjects / np.maximum(n_subjects - 1, 1), least)
+    freedom = np.maximum(total**2 / (counts * weights**2).sum(axis=0) / repeats - 1, 1)
     variance = parts.sum() - min(_excess(pairs, classes, factors, parts), parts.sum() / 2)
     most = max(1.0, (len(labels) - len(pairs)) / repeats - 1)
     return float(variance), float(min(most, parts.sum() ** 2 / np.sum(parts**2 / freedom)))
