@@ -9,8 +9,8 @@ import numpy as np
 from scipy import stats
 
 from calibration_methods import FIXED, METHODS, identify, measure_method
-from calibration_ridge import SCHEMES
 from calibration_tables import Count, is_exceeded, make_table, pooled, show_range, show_share, smallest_marked
+from calibration_theory import describe_equivalence, show_factors
 
 NEW, OLD = "corrected-z", "resampled-t"
 #: Where the average of a rate is looked at: test folds with at least this many subjects of each class.
@@ -48,15 +48,6 @@ its protocol makes. Two equally good methods are ridge regressions on two blocks
 them. "False equivalent" is about two methods whose mean ROC AUC differs by exactly the margin, 0.03, and the difference
 to find is 0.1. Coverage is of the expected ROC AUC at the training size of the cell, which is the mean over its
 datasets. Of {n_cells} cells the protocol refuses {n_refused}.
-"""
-
-
-WIDTH = """Most intervals are wider than they have to be. The variance of the mean over J folds is taken to be that of
-one fold times 1 / J + n_test / n_train (Nadeau and Bengio, 2003), because folds share training subjects. The table has
-the factor that would be right: the variance of the mean, over datasets, divided by that of one fold. The better
-subjects are classified, the less the folds depend on each other, and the smaller it is. It cannot be estimated without
-bias from one dataset (Bengio and Grandvalet, 2004). At a ROC AUC of 0.5, where the factor decides about false "above
-chance", most of it is needed. It is the same everywhere, so that intervals and tests agree.
 """
 
 
@@ -152,20 +143,7 @@ def _coverage(cells: Mapping[str, Row]) -> str:
             )
     head = "ROC AUC chosen (1 x 3)|ROC AUC of the cells|test|datasets per cell|mean coverage|over cells|"
     head += "cells below .92|cells above .99|mean width|intervals without width"
-    return "### Coverage of 95 % intervals\n\n" + make_table(head.split("|"), rows) + "\n" + _factors(cells)
-
-
-def _factors(cells: Mapping[str, Row]) -> str:
-    """Why intervals are wide: the factor for shared training subjects beside the one that would be right."""
-    rows = []
-    for scheme, (repeats, n_folds) in SCHEMES.items():
-        needed = []
-        for area in _AREAS:
-            figures = [row["figures"][area] for row in cells.values() if row["scheme"] == scheme]
-            factors = [figure["variance"] / figure["fold_variance"] for figure in figures if "variance" in figure]
-            needed.append(f"{np.mean(factors):.2f} ({min(factors):.2f} to {max(factors):.2f})" if factors else "-")
-        rows.append([scheme, f"{1 / (repeats * n_folds) + 1 / (n_folds - 1):.2f}", *needed])
-    return WIDTH + "\n" + make_table(["folds", "factor", *(f"needed at {area} (over cells)" for area in _AREAS)], rows)
+    return "### Coverage of 95 % intervals\n\n" + make_table(head.split("|"), rows) + "\n" + show_factors(cells, _AREAS)
 
 
 def _gain(cells: Mapping[str, Row]) -> str:
@@ -174,11 +152,7 @@ def _gain(cells: Mapping[str, Row]) -> str:
     for title, (scenario, claim) in TRUE.items():
         if claim == "equivalent":
             continue
-        holds = {
-            name: not any(is_exceeded(_count(row, s, c, OLD)) for s, c in FALSE.values() if c == claim)
-            for name, row in cells.items()
-        }
-        held = [name for name in cells if holds[name]]
+        held = [name for name, row in cells.items() if _holds_level(row, claim)]
         for where, names in (("all", list(cells)), ("where the old test is not above .05 by the 99 % bound", held)):
             counts = {test: [_count(cells[n], scenario, claim, test) for n in names] for test in (NEW, OLD)}
             gains = [_gain_of(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True)]
@@ -195,6 +169,11 @@ def _gain(cells: Mapping[str, Row]) -> str:
     )
     note = "Clearly less: by more than two standard errors of the difference of two independent shares.\n"
     return "### Power\n\n" + make_table(head.split("|"), rows) + "\n" + note
+
+
+def _holds_level(row: Row, claim: str) -> bool:
+    """Whether the old test is not above .05 in a cell by the 99 % bound, wherever the claim is false."""
+    return not any(is_exceeded(_count(row, s, c, OLD)) for s, c in FALSE.values() if c == claim)
 
 
 def _gain_of(new: Count, old: Count) -> float:
@@ -229,12 +208,17 @@ def _findings(cells: Mapping[str, Row]) -> str:
         if claim == "equivalent":
             largest = max(row["n_subjects"] for row in cells.values())
             some = [_count(row, scenario, claim, NEW) for row in cells.values() if row["n_subjects"] == largest]
-            lines.append(f'True "{title}" is said in {pooled(some):.3f} of the datasets of {largest} subjects.')
+            said = f'True "{title}" is said in {pooled(some):.3f} of the datasets of {largest} subjects.'
+            lines.append(f"{said} {describe_equivalence(largest)}")
         else:
-            n_less = sum(_is_clearly_less(*pair) for pair in zip(new, old, strict=True))
+            less = [name for name, *pair in zip(cells, new, old, strict=True) if _is_clearly_less(*pair)]
+            counted = [name for name in less if _holds_level(cells[name], claim)]
+            where = f" It holds its level in {len(counted)} of these: {'; '.join(counted)}." if counted else ""
+            if less and not counted:
+                where = " It does not hold its level in any of these."
             lines.append(
                 f'True "{title}": {pooled(new):.3f} of all datasets ({OLD}: {pooled(old):.3f}); clearly '
-                f"less often than by {OLD} in {n_less} of {len(cells)} cells."
+                f"less often than by {OLD} in {len(less)} of {len(cells)} cells.{where}"
             )
     return "### What it shows\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
 

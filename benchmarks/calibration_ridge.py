@@ -111,11 +111,12 @@ def fold_areas(labels: NDArray[np.int64], scores: NDArray[np.float64], n_train: 
     counts = np.bincount(labels, minlength=n_classes)
     columns = [1] if n_classes == 2 else range(n_classes)
     a, placements = np.zeros_like(scores), np.zeros(scores.shape[:2])
-    areas = np.zeros(len(scores))
+    areas, all_ranks = np.zeros(len(scores)), np.zeros(scores.shape, dtype=np.float32)
     for column in columns:
         positive = labels == column
         n_positive, n_negative = counts[column], n_test - counts[column]
         ranks = _rank(scores[:, :, column])
+        all_ranks[:, :, column] = ranks
         inside = np.empty_like(ranks)
         inside[:, positive], inside[:, ~positive] = (_rank(scores[:, side, column]) for side in (positive, ~positive))
         wins = ranks - inside
@@ -127,8 +128,8 @@ def fold_areas(labels: NDArray[np.int64], scores: NDArray[np.float64], n_train: 
     d -= (d @ counts / n_test)[:, :, None]
     variances = (d**2).sum(axis=1) @ counts / ((n_test - 1) * len(columns) ** 2)
     small = labels.astype(np.min_scalar_type(n_classes))
-    parts = zip(areas.tolist(), variances.tolist(), placements / len(columns), strict=True)
-    return [FoldArea(area, variance, small, own, n_train) for area, variance, own in parts]
+    parts = zip(areas.tolist(), variances.tolist(), placements / len(columns), all_ranks, strict=True)
+    return [FoldArea(area, variance, small, own, n_train, ranks=ranks) for area, variance, own, ranks in parts]
 
 
 def _rank(scores: NDArray[np.float64]) -> NDArray[np.float64]:

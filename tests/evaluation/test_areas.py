@@ -13,6 +13,7 @@ from isocapsnet.evaluation.areas import (
     auc_variance,
     draw_null_areas,
     null_variance,
+    pair_shares,
     placements,
     relative_variance,
 )
@@ -78,6 +79,18 @@ def test_placements_average_to_the_area(seed: int, n_classes: int, digits: int) 
     # For C > 2 the means of the classes add up to the areas counted as positives and as negatives.
     total = np.mean(by_class) if n_classes == 2 else np.sum(by_class) / 2
     assert total == pytest.approx(roc_auc(labels, probabilities))
+
+
+@given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 4), digits=st.integers(0, 3))
+@settings(max_examples=30, deadline=None)
+def test_the_shares_of_pairs_add_up_to_the_area_and_those_of_a_subject_to_its_placement(
+    seed: int, n_classes: int, digits: int
+) -> None:
+    fold = FoldArea.of(*_fold(seed, n_classes, 15, digits), 30)
+    shares = pair_shares(fold)
+    assert shares.sum() / 2 == pytest.approx(fold.area)
+    assert shares.sum(axis=1) * np.array(fold.counts)[fold.labels] == pytest.approx(fold.placements)
+    assert not shares[fold.labels[:, None] == fold.labels].any()
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -111,34 +111,47 @@ def test_more_subjects_narrow_the_interval() -> None:
     assert widths == sorted(widths, reverse=True)
 
 
-def test_the_variance_of_a_difference_is_that_of_delong() -> None:
-    """Slow reference, written from the definition: covariances of the placements of positives and negatives."""
+def test_the_variance_of_a_difference_is_the_sum_of_products_of_pairs_that_share_a_subject() -> None:
+    """Slow reference, written from the definition of the variance of a U-statistic (Hoeffding, 1948)."""
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], [12, 8])
     scores = rng.normal(size=(2, 20)) + labels
     kernel = np.array([[[float(p > n) for n in s[:12]] for p in s[12:]] for s in scores])
-    positive, negative = np.cov(kernel.mean(axis=2)), np.cov(kernel.mean(axis=1))
-    contrast = np.array([1, -1])
-    variance = contrast @ positive @ contrast / 8 + contrast @ negative @ contrast / 12
-    a, b = ([FoldArea.of(labels, s, 40)] for s in scores)
-    error = np.sqrt(variance * 21 / 22 * (1 + 0.5))
     mean = kernel[0].mean() - kernel[1].mean()
-    interval, p_value, p_equivalent = inference.difference(a, b)
-    parts = np.array([contrast @ positive @ contrast / 8, contrast @ negative @ contrast / 12])
+    centred = (kernel[0] - kernel[1] - mean) / (8 * 12)
+    cells = list(np.ndindex(8, 12))
+    shared = [sum(centred[c] * centred[d] for c in cells for d in cells if c[axis] == d[axis]) for axis in (0, 1)]
+    parts = np.array(shared) * [8 / 7, 12 / 11]  # deviations from a mean that is estimated
+    same = sum(centred[c] ** 2 for c in cells)  # such a pair shares both subjects, and was counted twice
+    error = np.sqrt((parts.sum() - same) * (1 + 0.5))
     freedom = parts.sum() ** 2 / (parts**2 @ [1 / 7, 1 / 11])  # Welch and Satterthwaite
     half = stats.t.isf(0.025, freedom) * error
+    a, b = ([FoldArea.of(labels, s, 40)] for s in scores)
+    interval, p_value, p_equivalent = inference.difference(a, b)
     assert np.allclose(interval, (mean, mean - half, mean + half))
     assert p_value == pytest.approx(2 * stats.t.sf(abs(mean) / error, freedom))
     assert p_equivalent == pytest.approx(stats.t.sf((0.03 - abs(mean)) / error, freedom))
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow), 10])
-def test_the_variance_of_a_difference_in_small_folds_is_that_over_new_subjects(size: int) -> None:
-    """DeLong's own estimate is too large by (n + 2) / (n + 1), where scores do not separate the classes."""
-    pairs = [(_folds(seed, sizes=(size, size)), _folds(seed + 5000, sizes=(size, size))) for seed in range(1000)]
-    gaps = [a.area - b.area for first, second in pairs for a, b in zip(first, second, strict=True)]
-    variances = [inference._paired_variance(list(zip(*pair, strict=True)))[0] / (1 / 3 + 1 / 2) for pair in pairs]
-    assert np.mean(variances) == pytest.approx(np.var(gaps), rel=0.06)
+@pytest.mark.parametrize(
+    "sizes", [[(2, 2)] * 6, [(1, 3)] * 6, [(2, 2, 2)] * 6, [(30, 30), (10, 10), (2, 2), (2, 2)]], ids=str
+)
+def test_the_variance_of_a_difference_is_that_over_new_subjects_of_independent_folds(
+    sizes: list[tuple[int, ...]],
+) -> None:
+    """DeLong's own estimate is too large by a third if folds have two subjects of each of two classes.
+
+    Were the placements of subjects in small folds taken to vary as those in large ones, it would be too small.
+    """
+
+    def folds(seed: int) -> list[FoldArea]:
+        parts = [_folds(seed + 1000 * i, 0.5, n_folds=1, sizes=each)[0] for i, each in enumerate(sizes)]
+        return [replace(fold, n_train=10**9) for fold in parts]  # so large that nothing is shared
+
+    pairs = [(folds(seed), folds(seed + 10_000)) for seed in range(400)]
+    gaps = [np.mean([a.area - b.area for a, b in zip(*pair, strict=True)]) for pair in pairs]
+    variances = [inference._paired_variance(list(zip(*pair, strict=True)))[0] for pair in pairs]
+    assert np.mean(variances) == pytest.approx(np.var(gaps), rel=0.15)  # two standard errors of the variance
 
 
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 3))
@@ -206,16 +219,17 @@ def test_graphs_of_one_person_do_not_add_certainty_to_a_difference() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(12, 12), (20, 10, 5), (9, 9, 9)])
-def test_the_least_variance_is_that_of_one_subject_off_by_half_of_its_range(sizes: tuple[int, ...]) -> None:
-    """Two perfect methods; a perfectly ranked subject has the largest placement there is."""
+def test_the_least_variance_is_that_of_one_subject_off_by_half_of_its_range_in_one_column(
+    sizes: tuple[int, ...],
+) -> None:
+    """Two perfect methods."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     folds = [FoldArea.of(labels, np.eye(len(sizes))[labels], 2 * len(labels)) for _ in range(3)]
     counts = np.array(sizes)
-    reach = np.array([folds[0].placements[labels == k].max() for k in range(len(sizes))])
-    least = np.sum(reach**2 / (4 * 3 * counts) / counts)
-    n = counts.sum()
+    n_columns = len(sizes) if len(sizes) > 2 else 1
+    least = np.sum((1 / (2 * n_columns)) ** 2 / (3 * counts) / counts)
     variance, _ = inference._paired_variance(list(zip(folds, folds, strict=True)))
-    assert variance == pytest.approx(least * (n + 1) / (n + 2) * (1 / 3 + 1 / 2))
+    assert variance == pytest.approx(least * (1 / 3 + 1 / 2))
 
 
 def test_repeated_graphs_of_people_are_no_evidence() -> None:

@@ -12,7 +12,7 @@ from joblib import parallel_config
 from scipy import stats
 from sklearn.linear_model import Ridge
 
-from isocapsnet.evaluation.areas import FoldArea
+from isocapsnet.evaluation.areas import FoldArea, pair_shares
 from isocapsnet.evaluation.procedures import TESTS
 
 _BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
@@ -39,6 +39,7 @@ def test_the_areas_of_many_datasets_are_those_of_each(ridge: ModuleType, n_class
             (slow.area, slow.null_variance, slow.n_train)
         )
         assert fast.placements == pytest.approx(slow.placements)
+        assert pair_shares(fast) == pytest.approx(pair_shares(slow))
         assert fast.labels.tolist() == slow.labels.tolist()
 
 

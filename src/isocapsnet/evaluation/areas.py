@@ -133,6 +133,22 @@ def placements(labels: NDArray[np.int64], probabilities: NDArray[np.float64]) ->
     return total / len(columns)
 
 
+def pair_shares(fold: FoldArea) -> NDArray[np.float64]:
+    """What each pair of test subjects adds to the ROC AUC (n_test, n_test): symmetric, and 0 for two of one class.
+
+    The sum over pairs is the area. The sum of a row, times the size of the class, is the placement of the subject.
+    """
+    assert fold.ranks is not None
+    counts = np.bincount(fold.labels, minlength=fold.ranks.shape[1])
+    columns = _scored_columns(counts, fold.n_test)
+    shares = np.zeros((fold.n_test, fold.n_test))
+    for column in columns:
+        positive, ranks = fold.labels == column, fold.ranks[:, column]
+        wins = (1 + np.sign(ranks[positive][:, None] - ranks[~positive])) / 2
+        shares[np.ix_(positive, ~positive)] += wins / (wins.size * len(columns))
+    return shares + shares.T
+
+
 def design_effect(
     values: NDArray[np.float64], labels: NDArray[np.integer[Any]], persons: NDArray[np.int64] | None
 ) -> float:

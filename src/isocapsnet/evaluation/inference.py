@@ -16,19 +16,21 @@ intervals differ in v_j:
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import FoldArea, draw_null_areas, relative_variance
+from isocapsnet.evaluation.areas import FoldArea, draw_null_areas, pair_shares, relative_variance
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, permutation_p_value, weighted_mean
 
 #: Two methods whose ROC AUC differs by less than this are called equivalent.
 MARGIN = 0.03
 #: Random assignments of labels, if there is a single test fold.
 _N_DRAWS = 9999
+#: In test folds of more subjects, what DeLong's variance has too much is below a thousandth, and not computed exactly.
+_MOST_PAIRED = 1000
 
 
 class Difference(NamedTuple):
@@ -116,16 +118,23 @@ def mean_interval(
 def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: float = MARGIN) -> Difference:
     """Difference in ROC AUC of two methods over the same folds.
 
-    The variance v_j is that of DeLong, DeLong and Clarke-Pearson (1988) for the paired difference, Σ_k S_k / n_jk over
-    classes k, times (n + 1) / (n + 2) for n test subjects: by this it is too large if scores do not separate the
-    classes, which matters in small folds. S_k, the variance of the subjects' differences of placements in class k, is
-    pooled over folds, so that folds with a single subject of a class can be used. It is at least W_k² / (4 n_k), as if
-    the placements of one of the n_k subjects of the class differed by half of their range W_k: otherwise methods that
-    are both perfect would differ by 0 for sure. W_k is the placement of a perfectly ranked subject, 1 for two classes.
+    The area is a mean over pairs of test subjects of different classes. The variance of such a mean is the sum of the
+    products of all pairs that share a subject (Hoeffding, 1948). With c_il for what the pair of subjects i and l adds
+    to the difference, less its expectation, this is v_j = Σ_i (Σ_l c_il)² - Σ_il c_il². The first sum is the variance
+    of DeLong, DeLong and Clarke-Pearson (1988), Σ_k S_k / n_jk over classes k, where S_k is the variance of the
+    subjects' differences of placements. The second one is the small-sample excess of the first, which counts each pair
+    twice. Both are averaged over folds, so that folds with a single subject of a class can be used. v_j is at least
+    half of the first sum, which it cannot be below for two classes.
+
+    S_k is at least 1 / (4 C² n_k), as if the placement of one of the n_k subjects of the class differed by half of its
+    range in one of the C scored columns (one for two classes): otherwise methods that are both perfect would differ by
+    0 for sure.
 
     If people have several graphs, placements are averaged over the graphs of a person, and people are what is counted.
 
-    Since S_k is estimated, quantiles are those of Student's t with the degrees of freedom of Welch and Satterthwaite.
+    Since S_k is estimated, quantiles are those of Student's t with the degrees of freedom of Welch and Satterthwaite,
+    at most one less than the number of subjects without that of folds: in each fold, placements of the classes have
+    means that depend on each other.
     "They are equal" is tested two-sided. "They differ by ``margin`` or more" is tested by two one-sided tests, of which
     the larger p-value is returned (Schuirmann, 1987).
     """
@@ -144,25 +153,47 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
 def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float, float]:
     """The variance V of the mean difference in area, and its degrees of freedom."""
     pairs = [(_per_person(a), _per_person(b)) for a, b in pairs]
-    n_classes = max(int(a.labels.max()) for a, _ in pairs) + 1
-    counts, squares = np.zeros((2, len(pairs), n_classes))
+    classes, labels = np.unique(np.concatenate([a.labels for a, _ in pairs]), return_inverse=True)
+    differences = np.concatenate([a.placements - b.placements for a, b in pairs])
+    centred = differences - (np.bincount(labels, differences) / np.bincount(labels))[labels]
+    shape = len(pairs), len(classes)
+    groups = np.repeat(np.arange(shape[0]), [a.n_test for a, _ in pairs]) * shape[1] + labels
+    counts = np.bincount(groups, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    squares = np.bincount(groups, centred**2, shape[0] * shape[1]).reshape(shape)
     factors = _factors([a for a, _ in pairs])
-    for fold, (a, b) in enumerate(pairs):
-        differences = a.placements - b.placements
-        counts[fold] = np.bincount(a.labels, minlength=n_classes)
-        means = np.bincount(a.labels, differences, n_classes) / np.maximum(counts[fold], 1)
-        squares[fold] = np.bincount(a.labels, (differences - means[a.labels]) ** 2, n_classes)
-        factors[fold] *= (a.n_test + 1) / (a.n_test + 2)
+    weights = np.divide(factors[:, None], counts**2, out=np.zeros_like(counts), where=counts > 0)
     # Each repeat of the cross-validation tests all subjects once.
-    repeats = max(1.0, counts.sum() / np.mean([a.n_test + a.n_train for a, _ in pairs]))
-    n_subjects, freedom = counts.sum(axis=0) / repeats, (counts - (counts > 0)).sum(axis=0) / repeats
-    spread = squares.sum(axis=0) / np.maximum(freedom * repeats, 1)
-    share = n_subjects / n_subjects.sum()
-    against_rest = np.where(share > 0, 1 / (1 - share), 0.0)
-    reach = (1 + share * (against_rest.sum() - against_rest)) / max((share > 0).sum(), 1)
-    spread = np.maximum(spread, reach**2 / (4 * np.maximum(n_subjects, 1)))
-    parts = spread * (factors @ np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0))
-    return float(parts.sum()), float(parts.sum() ** 2 / np.sum(parts**2 / np.maximum(freedom, 1)))
+    repeats = max(1.0, len(labels) / float(np.mean([a.n_test + a.n_train for a, _ in pairs])))
+    n_subjects, total = counts.sum(axis=0) / repeats, (counts * weights).sum(axis=0)
+    n_columns = len(classes) if len(classes) > 2 else 1
+    least = total / (4 * n_columns**2 * n_subjects)
+    around_mean = (squares * weights).sum(axis=0)
+    parts = np.maximum(around_mean * n_subjects / np.maximum(n_subjects - 1, 1), least)
+    freedom = np.maximum(total**2 / (counts * weights**2).sum(axis=0) / repeats - 1, 1)
+    variance = parts.sum() - min(_excess(pairs, classes, factors, parts), parts.sum() / 2)
+    most = max(1.0, (len(labels) - len(pairs)) / repeats - 1)
+    return float(variance), float(min(most, parts.sum() ** 2 / np.sum(parts**2 / freedom)))
+
+
+def _excess(
+    pairs: Sequence[tuple[FoldArea, FoldArea]],
+    classes: NDArray[np.integer[Any]],
+    factors: NDArray[np.float64],
+    parts: NDArray[np.float64],
+) -> float:
+    """By how much ``parts``, DeLong's variance of the mean difference, is too large: Σ c_il², weighted by fold."""
+    largest = max(a.n_test for a, _ in pairs)
+    if largest > _MOST_PAIRED or any(fold.ranks is None for pair in pairs for fold in pair):
+        return float(parts.sum() / (largest + 2))  # what it is if scores do not separate the classes
+    counts, sums, squares = np.zeros((3, len(pairs), len(classes), len(classes)))
+    for fold, (a, b) in enumerate(pairs):
+        members = (a.labels[:, None] == classes).astype(np.float64)
+        shares = pair_shares(a) - pair_shares(b)
+        counts[fold] = np.outer(members.sum(axis=0), members.sum(axis=0))
+        sums[fold], squares[fold] = members.T @ shares @ members, members.T @ shares**2 @ members
+    expected = (sums * counts).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+    squares += (expected**2 - 2 * expected * sums) / np.maximum(counts, 1) * (counts > 0)
+    return float(factors @ np.triu(squares, 1).sum(axis=(1, 2)))
 
 
 def _per_person(fold: FoldArea) -> FoldArea:
