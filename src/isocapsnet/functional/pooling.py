@@ -41,11 +41,11 @@ def _pool_plainly(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class _PooledConvolution(torch.autograd.Function):
-    """The convolution is torch's; pooling and gradients are those of a kernel."""
+    """:func:`pooled_convolution` by a kernel."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, kernel: ModuleType) -> Tensor:
-        pooled, winner = kernel.pool(conv2d(inputs, weight, bias, padding=weight.shape[-1] // 2))
+        pooled, winner = kernel.convolve(inputs.detach(), weight.detach(), bias.detach())
         ctx.save_for_backward(winner, inputs, weight, bias)
         ctx.kernel = kernel
         return pooled

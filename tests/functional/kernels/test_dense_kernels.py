@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from isocapsnet.functional import edge_sums, kernels, pooling, relaxed, routing, spectral_match
+from isocapsnet.functional import edge_sums, kernels, pooling, relaxed, routing, spectral_match, upsampling
 
 pytestmark = pytest.mark.skipif(kernels.import_kernel("cpu_relaxed") is None, reason="numba is not installed")
 
@@ -80,7 +80,7 @@ def test_routing_of_dense_capsules_equals_that_in_plain_torch(dtype, over, n_gra
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(1, 6, 20), (6, 16, 11), (3, 2, 1)])
+@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(1, 6, 20), (6, 16, 11), (3, 2, 1), (2, 5, 37)])
 def test_a_pooled_convolution_equals_pooling_after_relu(dtype, n_in, n_out, n_nodes):
     inputs = (
         draw(3, n_in, n_nodes, n_nodes, dtype=dtype),
@@ -111,7 +111,22 @@ def test_a_pooled_nan_stays_nan():
     for place in range(4):
         maps = torch.ones(1, 1, 2, 2)
         maps.view(-1)[place] = torch.nan
-        assert kernels.import_kernel("cpu_pooling").pool(maps)[0].isnan().all()
+        assert pooling.pooled_convolution(maps, torch.ones(1, 1, 1, 1), torch.zeros(1)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(16, 6, 5), (6, 1, 17), (1, 2, 1)])
+def test_a_doubling_convolution_equals_the_transposed_convolution(dtype, n_in, n_out, n_nodes):
+    inputs = (
+        draw(3, n_in, n_nodes, n_nodes, dtype=dtype),
+        draw(n_in, n_out, 4, 4, dtype=dtype, seed=1),
+        draw(n_out, dtype=dtype, seed=2),
+    )
+
+    def plain(maps, weight, bias):
+        return torch.conv_transpose2d(maps, weight, bias, stride=2, padding=1)
+
+    assert_equal(upsampling.doubling_convolution, plain, inputs, dtype, "_DoublingConvolutionBackward")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -148,6 +163,7 @@ FAILING = [
     ("cpu_relaxed", lambda: relaxed.relaxed_distances(draw(2, 9, 9).detach(), draw(2, 3, 3, seed=1))),
     ("cpu_dense_routing", lambda: routing.route(draw(2, 1, 3, 3, 4), draw(2, 1, 9, 4, 8, seed=1), 2, 0.1)),
     ("cpu_pooling", lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5, seed=1), draw(3, seed=2))),
+    ("cpu_upsampling", lambda: upsampling.doubling_convolution(draw(2, 3, 4, 4), draw(3, 1, 4, 4), draw(1, seed=2))),
     (
         "cpu_edge_sums",
         lambda: torch.stack(
@@ -165,7 +181,8 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
     functions = {
         "cpu_relaxed": ("distances", "backward"),
         "cpu_dense_routing": ("attend", "scatter"),
-        "cpu_pooling": ("pool", "backward"),
+        "cpu_pooling": ("convolve", "backward"),
+        "cpu_upsampling": ("double", "backward"),
         "cpu_edge_sums": ("sums", "backward"),
     }[name]
 
@@ -196,7 +213,7 @@ def test_the_winner_of_pooled_nans_is_inside_of_the_map(n_nodes):
     if kernel is None:
         pytest.skip("numba is not installed")
     maps = torch.full((1, 1, n_nodes, n_nodes), torch.nan)
-    pooled, winner = kernel.pool(maps)
+    pooled, winner = kernel.convolve(maps, torch.ones(1, 1, 1, 1), torch.zeros(1))
     assert pooled.isnan().all()
     if n_nodes % 2:  # the last row and column have no second one
         assert (winner[..., -1, :] < 2).all() and (winner[..., :, -1] % 2 == 0).all()
