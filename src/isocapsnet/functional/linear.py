@@ -26,7 +26,7 @@ def wide_linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     Tensor (n_graphs, n_out)
     """
     kernel = pick_fused("cpu_linear", weight)
-    if kernel is not None and kernel.fits(inputs, weight):
+    if kernel is not None and kernel.fits(inputs, weight, bias):
         fused = partial(_WideLinear.apply, inputs, weight, bias, kernel)
         return run_fused(weight.device, fused, partial(nn.functional.linear, inputs, weight, bias))
     return nn.functional.linear(inputs, weight, bias)

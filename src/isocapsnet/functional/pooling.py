@@ -31,7 +31,9 @@ def pooled_convolution(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """
     kernel = pick_fused("cpu_pooling", inputs)
     plain = partial(_pool_plainly, inputs, weight, bias)
-    if kernel is None or inputs.shape[-1] != inputs.shape[-2]:
+    fits = inputs.dim() == 4 and weight.shape == (len(bias), inputs.shape[1], *2 * weight.shape[-1:])
+    is_square = inputs.shape[-1] == inputs.shape[-2]
+    if kernel is None or not fits or not is_square or not inputs.dtype == weight.dtype == bias.dtype:
         return plain()
     return run_fused(inputs.device, partial(_PooledConvolution.apply, inputs, weight, bias, kernel), plain)
 
@@ -42,11 +44,11 @@ def _pool_plainly(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class _PooledConvolution(torch.autograd.Function):
-    """The convolution is torch's; pooling and gradients are those of a kernel."""
+    """:func:`pooled_convolution` by a kernel."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, kernel: ModuleType) -> Tensor:
-        pooled, winner = kernel.pool(conv2d(inputs, weight, bias, padding=weight.shape[-1] // 2))
+        pooled, winner = kernel.convolve(inputs.detach(), weight.detach(), bias.detach())
         ctx.save_for_backward(winner, inputs, weight, bias)
         ctx.kernel = kernel
         return pooled

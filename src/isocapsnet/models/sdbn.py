@@ -15,6 +15,7 @@ from scipy.spatial.distance import pdist
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError
+from isocapsnet.functional.upsampling import doubling_convolution
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
 from isocapsnet.models._parameters import Flag, NotNegative, Positive, Share, Sizes, estimator
@@ -125,12 +126,23 @@ class SDBN(nn.Module):
         return EncoderOutput(self.head(code), code, self.decoder(maps)[:, 0, :n_nodes, :n_nodes], ordered)
 
 
+class DoublingConvolution(nn.ConvTranspose2d):
+    """The module of :func:`~isocapsnet.functional.upsampling.doubling_convolution`."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__(n_in, n_out, kernel_size=4, stride=2, padding=1)
+
+    def forward(self, maps: Tensor) -> Tensor:  # type: ignore[override]
+        """``(n_graphs, n_in, n, n)`` to ``(n_graphs, n_out, 2n, 2n)``."""
+        return doubling_convolution(maps, self.weight, self.get_parameter("bias"))
+
+
 def _deconvolutions(channels: Sequence[int]) -> nn.Sequential:
     """Transposed convolutions that mirror :func:`~isocapsnet.models.cnn.convolutions`; each doubles the
     side, so the result may be larger than the graph and must be cropped."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise([*reversed(channels), 1]):
-        layers += [nn.ConvTranspose2d(n_in, n_out, kernel_size=4, stride=2, padding=1), nn.ReLU()]
+        layers += [DoublingConvolution(n_in, n_out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 

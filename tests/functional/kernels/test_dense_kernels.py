@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from isocapsnet.functional import capsule, edge_sums, kernels, linear, pooling, relaxed, routing, spectral_match
+from isocapsnet.functional import (
+    capsule,
+    edge_sums,
+    kernels,
+    linear,
+    pooling,
+    relaxed,
+    routing,
+    spectral_match,
+    upsampling,
+)
 
 pytestmark = pytest.mark.skipif(kernels.import_kernel("cpu_relaxed") is None, reason="numba is not installed")
 
@@ -133,7 +143,7 @@ def test_wide_products_do_not_depend_on_the_number_of_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(1, 6, 20), (6, 16, 11), (3, 2, 1)])
+@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(1, 6, 20), (6, 16, 11), (3, 2, 1), (2, 5, 37)])
 def test_a_pooled_convolution_equals_pooling_after_relu(dtype, n_in, n_out, n_nodes):
     inputs = (
         draw(3, n_in, n_nodes, n_nodes, dtype=dtype),
@@ -164,7 +174,22 @@ def test_a_pooled_nan_stays_nan():
     for place in range(4):
         maps = torch.ones(1, 1, 2, 2)
         maps.view(-1)[place] = torch.nan
-        assert kernels.import_kernel("cpu_pooling").pool(maps)[0].isnan().all()
+        assert pooling.pooled_convolution(maps, torch.ones(1, 1, 1, 1), torch.zeros(1)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_in", "n_out", "n_nodes"), [(16, 6, 5), (6, 1, 17), (1, 2, 1)])
+def test_a_doubling_convolution_equals_the_transposed_convolution(dtype, n_in, n_out, n_nodes):
+    inputs = (
+        draw(3, n_in, n_nodes, n_nodes, dtype=dtype),
+        draw(n_in, n_out, 4, 4, dtype=dtype, seed=1),
+        draw(n_out, dtype=dtype, seed=2),
+    )
+
+    def plain(maps, weight, bias):
+        return torch.conv_transpose2d(maps, weight, bias, stride=2, padding=1)
+
+    assert_equal(upsampling.doubling_convolution, plain, inputs, dtype, "_DoublingConvolutionBackward")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -205,6 +230,7 @@ FAILING = [
         lambda: linear.wide_linear(*(draw(*s, dtype=torch.float32) for s in [(2, 1024), (1024, 1024), (1024,)])),
     ),
     ("cpu_pooling", lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5, seed=1), draw(3, seed=2))),
+    ("cpu_upsampling", lambda: upsampling.doubling_convolution(draw(2, 3, 4, 4), draw(3, 1, 4, 4), draw(1, seed=2))),
     (
         "cpu_edge_sums",
         lambda: torch.stack(
@@ -223,7 +249,8 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
         "cpu_relaxed": ("distances", "backward"),
         "cpu_dense_routing": ("attend", "scatter"),
         "cpu_linear": ("apply", "grad_weight"),
-        "cpu_pooling": ("pool", "backward"),
+        "cpu_pooling": ("convolve", "backward"),
+        "cpu_upsampling": ("double", "backward"),
         "cpu_edge_sums": ("sums", "backward"),
     }[name]
 
@@ -269,6 +296,17 @@ BAD_INPUT = {
         draw(2, 1, 9, 4, 8), 2, 0.1,
     ),
     "profits": lambda: kernels.assign(draw(2, 3)),
+    "biases of pooling": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5), draw(4)),
+    "maps to double": lambda: upsampling.doubling_convolution(draw(2, 3, 4, 4), draw(2, 1, 4, 4), draw(1)),
+    "types of maps to double": lambda: upsampling.doubling_convolution(
+        draw(2, 3, 4, 4), draw(3, 1, 4, 4, dtype=torch.float32), draw(1)
+    ),
+    "inputs of a wide layer": lambda: linear.wide_linear(
+        *(draw(*s, dtype=torch.float32) for s in [(2, 960), (1024, 1024), (1024,)])
+    ),
+    "biases of a wide layer": lambda: linear.wide_linear(
+        *(draw(*s, dtype=torch.float32) for s in [(2, 1024), (1024, 1024), (900,)])
+    ),
 }  # fmt: skip
 
 
@@ -291,7 +329,7 @@ def test_the_winner_of_pooled_nans_is_inside_of_the_map(n_nodes):
     if kernel is None:
         pytest.skip("numba is not installed")
     maps = torch.full((1, 1, n_nodes, n_nodes), torch.nan)
-    pooled, winner = kernel.pool(maps)
+    pooled, winner = kernel.convolve(maps, torch.ones(1, 1, 1, 1), torch.zeros(1))
     assert pooled.isnan().all()
     if n_nodes % 2:  # the last row and column have no second one
         assert (winner[..., -1, :] < 2).all() and (winner[..., :, -1] % 2 == 0).all()

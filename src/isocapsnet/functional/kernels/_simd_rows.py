@@ -1,4 +1,4 @@
-"""More operations on vectors in Numba code: stores at any element, sums of vectors and of lanes."""
+"""More operations on vectors in Numba code: stores at any element, sums of vectors and of lanes, convolutions."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ from isocapsnet.functional.kernels._simd import (
     _number_at,
     _plus,
     _pointer,
+    _splat,
     _vector_at,
     intrinsic,
 )
@@ -171,3 +172,79 @@ def add_up(typingctx: Any, a: Vector) -> Typed:
         return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 
     return a.dtype(a), generate
+
+
+@intrinsic
+def convolve_rows(
+    typingctx: Any,
+    planes: Any,
+    start: types.Integer,
+    row_length: types.Integer,
+    plane_length: types.Integer,
+    n_planes: types.Integer,
+    weight: Any,
+    first: types.Integer,
+    rows: Any,
+    place: types.Integer,
+    row_step: types.Integer,
+    kernel: types.BaseTuple,
+    filters: types.BaseTuple,
+    split: types.BaseTuple,
+) -> Typed:
+    """Write ``len(split)`` vectors of two successive rows of a convolution by each of ``len(filters)`` filters.
+
+    The patch of the first output begins at element ``start`` of ``planes``. From element ``first`` on, ``weight`` has
+    the biases, then for each plane, row and column of the k = ``len(kernel)`` wide patch the weights of all filters.
+    Rows of outputs, two of the first filter, two of the next and so on, lie ``row_step`` elements apart in ``rows``,
+    from element ``place`` on. The terms of every output are added in the same order.
+    """
+    vector, k, n_filters, parts = Vector.of(planes.dtype), len(kernel), len(filters), len(split)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        kind, align = context.get_value_type(vector), planes.dtype.bitwidth // 8
+        source, weights, target = (
+            context.make_array(array)(context, builder, args[i]).data
+            for i, array in ((0, planes), (5, weight), (7, rows))
+        )
+
+        def at(number: int) -> ir.Constant:
+            return ir.Constant(ir.IntType(64), number)
+
+        def load(offset: ir.Value) -> ir.Value:
+            return builder.load(builder.bitcast(builder.gep(source, [offset]), kind.as_pointer()), align=align)
+
+        def load_weight(offset: ir.Value) -> ir.Value:
+            return _splat(builder, builder.load(builder.gep(weights, [offset])), vector.lanes)
+
+        totals = {}
+        for f in range(n_filters):
+            bias = load_weight(_plus(builder, args[6], f))
+            for y in range(2):
+                for p in range(parts):
+                    totals[f, y, p] = cgutils.alloca_once_value(builder, bias)
+        # Loops that the compiler does not unroll: it would keep values for the next row, in more registers than exist.
+        with cgutils.for_range(builder, args[4]) as plane, cgutils.for_range(builder, at(k)) as line:
+            corner = builder.add(args[1], builder.mul(plane.index, args[3]))
+            corner = builder.add(corner, builder.mul(line.index, args[2]))
+            of_line = builder.add(builder.mul(plane.index, at(k)), line.index)
+            of_line = _plus(builder, builder.add(args[6], builder.mul(of_line, at(k * n_filters))), n_filters)
+            for x in range(k):
+                values = {
+                    (y, p): load(_plus(builder, builder.add(corner, args[2]) if y else corner, x + p * vector.lanes))
+                    for y in range(2)
+                    for p in range(parts)
+                }
+                for f in range(n_filters):
+                    factor = load_weight(_plus(builder, of_line, x * n_filters + f))
+                    for key, value in values.items():
+                        slot = totals[f, *key]
+                        builder.store(_call(builder, "fmuladd", [factor, value, builder.load(slot)]), slot)
+        for (f, y, p), slot in totals.items():
+            step = _plus(builder, builder.mul(args[9], at(2 * f + y)), p * vector.lanes)
+            pointer = builder.gep(target, [builder.add(args[8], step)])
+            builder.store(builder.load(slot), builder.bitcast(pointer, kind.as_pointer()), align=align)
+        return context.get_dummy_value()
+
+    whole = types.intp
+    arguments = planes, whole, whole, whole, whole, weight, whole, rows, whole, whole, kernel, filters, split
+    return types.void(*arguments), generate

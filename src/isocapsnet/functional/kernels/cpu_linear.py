@@ -23,9 +23,10 @@ _ROWS, _BLOCKS = 16, 16
 _LEAST_WEIGHTS = 2**20
 
 
-def fits(inputs: Tensor, weight: Tensor) -> bool:
+def fits(inputs: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether the kernels take these tensors."""
-    is_matrix = inputs.ndim == 2 and len(inputs) > 0
+    is_matrix = inputs.shape[1:] == weight.shape[1:] and inputs.ndim == 2 and len(inputs) > 0
+    is_matrix = is_matrix and bias.shape == weight.shape[:1] and bias.dtype == weight.dtype
     whole = weight.shape[1] * weight.element_size() % (_SIDE * simd.VECTOR_BYTES) == 0
     is_single = weight.dtype == torch.float32 and inputs.dtype == torch.float32
     return is_matrix and is_single and whole and len(weight) >= _SIDE and weight.numel() >= _LEAST_WEIGHTS
