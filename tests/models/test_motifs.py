@@ -69,16 +69,31 @@ def test_auto_is_the_form_of_the_paper_bit_for_bit_where_motifs_do_not_help():
     np.testing.assert_array_equal(auto.predict_proba(planted.graphs), paper.predict_proba(planted.graphs))
 
 
+INVARIANT = {"windows": "neighborhood", "max_epochs": 20, "random_state": 0}
+
+
 def test_a_refit_on_shuffled_nodes_gives_the_same_probabilities():
     planted = make_planted_graphs(60, 12, effect="motif", placement="free", random_state=0)
     order = np.random.default_rng(0).permutation(12)
-    settings = {"windows": "neighborhood", "max_epochs": 20, "random_state": 0}
     probabilities = [
-        IsoCapsNetClassifier(**settings).fit(graphs, planted.labels).predict_proba(graphs)
+        IsoCapsNetClassifier(**INVARIANT).fit(graphs, planted.labels).predict_proba(graphs)
         for graphs in (planted.graphs, planted.graphs[:, order][:, :, order])
     ]
     assert np.ptp(probabilities[0][:, 0]) > 0.1
     np.testing.assert_allclose(probabilities[1], probabilities[0], atol=1e-4)
+
+
+def test_graphs_whose_nodes_do_not_correspond_can_be_shuffled_each_in_its_own_way():
+    graphs, labels = make_planted_graphs(60, 12, effect="motif", placement="free", random_state=0)[:2]
+    rng = np.random.default_rng(0)
+    shuffled = np.stack([graph[np.ix_(order, order)] for graph in graphs for order in [rng.permutation(12)]])
+    model, refit = (
+        IsoCapsNetClassifier(deviation_from="mean_edge", **INVARIANT).fit(X, labels) for X in (graphs, shuffled)
+    )
+    expected = model.predict_proba(graphs)
+    assert np.ptp(expected[:, 0]) > 0.1
+    np.testing.assert_allclose(model.predict_proba(shuffled), expected, atol=1e-5)
+    np.testing.assert_allclose(refit.predict_proba(shuffled), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{}, {"calibrate": False}, {"windows": "contiguous"}, {"windows": "diagonal"}])

@@ -75,8 +75,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     patterns that have a fixed place. With ``stride=kernel_size`` its scores do not depend on the orientation of a
     pattern inside its window; with overlapping windows they do. A second network, the motif form, sees patterns that
     have another place in every subject (:class:`~isocapsnet.nn.MotifNetwork`). Its templates are matched with sets of
-    nodes that strong edges connect, which do not depend on the order of the nodes, or with all ranges of neighbouring
-    nodes, which also shows weak patterns if the nodes of a pattern follow each other.
+    nodes that strong edges connect, which do not depend on the order of the nodes unless edges are equally strong, or
+    with all ranges of neighbouring nodes, which also shows weak patterns if the nodes of a pattern follow each other.
 
     Parameters
     ----------
