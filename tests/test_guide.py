@@ -1,8 +1,8 @@
 """Every code block of README and of the pages in docs runs, in the order of its page, beside a small study.
 
-Networks train for two epochs with their defaults, there is one repeat, and the datasets of the package are as small as
-the study. A command that a test cannot run, for one of the reasons in ``REASONS``, is parsed instead, so that no page
-has an option that does not exist. A Python block that cannot run has the reason above it:
+Networks train for two epochs with their defaults, there are at most two repeats, and the datasets of the package are as
+small as the study. A command that a test cannot run, for one of the reasons in ``REASONS``, is parsed instead, so that
+no page has an option that does not exist. A Python block that cannot run has the reason above it:
 ``<!-- not run: needs SLURM -->``.
 """
 
@@ -125,7 +125,7 @@ def study(tmp_path, monkeypatch):
         check(options)
         here = options.jobs is None and options.scheduler is None and options.cluster is None
         object.__setattr__(options, "jobs", 0 if here else options.jobs)
-        object.__setattr__(options, "repeats", options.repeats or 1)
+        object.__setattr__(options, "repeats", min(options.repeats or 1, 2))
 
     def quick_train(*arguments, max_epochs, **options):
         return train(*arguments, max_epochs=min(max_epochs, 2), **options)
