@@ -166,7 +166,7 @@ def names_of_the_reader() -> dict[str, object]:
         "ids": data.subjects,
         "sites": data.sites,
         **dict.fromkeys(("X", "graphs", "matrices"), data.adjacency),
-        **dict.fromkeys(("y", "labels"), data.labels),
+        **dict.fromkeys(("y", "labels"), np.array(data.label_names)[data.labels]),
         **dict.fromkeys(("covariates", "table"), data.covariates),
     }
 
