@@ -52,7 +52,7 @@ BEFORE = {
         "benchmark study/ --target diagnosis --methods linear,constant --save-config run.toml --out results-a",
         "benchmark study/ --target diagnosis --methods svm,constant --out results-b",
     ],
-    "docs/report.md": ["benchmark study/ --target diagnosis --methods linear,constant --out results"],
+    "docs/report.md": ["sweep study.npz --param kernel_size=2,3 --out sweep"],
 }
 
 
