@@ -175,7 +175,7 @@ def run(arguments: list[str]) -> None:
     """Run a command of the package; three methods stand for all of them, and the doctor leaves out its self test."""
     arguments = ["isocapsnet,linear,constant" if word == "all" else word for word in arguments]
     arguments += ["--no-self-test"] if arguments == ["doctor"] else []
-    arguments += ["--candidates", "2"] if "--choose-transform" in arguments else []
+    arguments += ["--candidates", "3"] if "--choose-transform" in arguments else []
     try:
         main(arguments, standalone_mode=False)
     except SystemExit as done:
