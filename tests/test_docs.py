@@ -11,6 +11,13 @@ from isocapsnet.datasets import readers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PATH = re.compile(
+    r"(?<![\w/.:~-])((?:[\w.-]+/)+[\w.-]*\.(?:py|md|rst|jsonl?|toml|ipynb|csv|png|svg|yml|txt|npz|html))\b"
+)
+#: Where the paths of a page may begin, and folders that the commands of the pages write.
+STARTS = (ROOT, ROOT / "src", ROOT / "src/isocapsnet", ROOT / "src/isocapsnet/datasets")
+WRITTEN = ("results", "sweep", "isocapsnet-results", "my_package-1.0.dist-info")
+MACHINE = re.compile(r"(?<![\w.])/(?:home|root|tmp|work|mnt|Users)/|\.\./shared\b")
 # A line that is one word in capitals (BENCHTABLE), or a note to oneself.
 PLACEHOLDER = re.compile(r"^\s*[A-Z][A-Z_]{3,}\s*$|\b(?:TODO|FIXME|TBD|XXX)\b")
 
@@ -30,6 +37,14 @@ def test_every_link_to_a_file_leads_to_one(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if not link.startswith("http")]
     assert [link for link in links if not source_of(page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_is_one_that_a_clone_has(page):
+    text = re.sub(r"https?://\S+|\]\([^)]*\)", "", page.read_text(encoding="utf-8"))
+    assert MACHINE.findall(text) == []
+    paths = [path for path in PATH.findall(text) if path.partition("/")[0] not in WRITTEN]
+    assert [path for path in paths if not any((start / path).exists() for start in (*STARTS, page.parent))] == []
 
 
 def source_of(target):

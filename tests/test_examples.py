@@ -11,11 +11,16 @@ import pytest
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
-EXAMPLES = sorted(FOLDER.glob("*.ipynb"))
+# The tutorial takes a minute or two, so it is a slow test.
+SLOW = {"tutorial"}
+EXAMPLES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+    for path in sorted(FOLDER.glob("*.ipynb"))
+]
 GALLERY = sorted(FOLDER.glob("plot_*.py"))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLES)
 def test_the_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells), "notebooks are stored without outputs"
@@ -24,8 +29,16 @@ def test_the_notebook_runs(path, tmp_path):
     assert any("<table" in data.get("text/html", "") for data in shown)
 
 
-def test_there_is_a_notebook():
-    assert EXAMPLES
+def test_there_are_notebooks():
+    assert len(EXAMPLES) >= 2
+
+
+def test_the_tutorial_is_for_one_class():
+    cells = nbformat.read(FOLDER / "tutorial.ipynb", as_version=4).cells
+    assert 25 <= len(cells) <= 35
+    for cell in cells:
+        if cell.cell_type == "code":
+            compile(cell.source, "tutorial", "exec")
 
 
 def test_the_gallery_has_examples_with_a_title_and_a_figure():

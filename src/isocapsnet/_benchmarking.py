@@ -152,10 +152,10 @@ def benchmark(
     Examples
     --------
     >>> import isocapsnet
-    >>> study = isocapsnet.load_graphs("study/", target="diagnosis")                            # doctest: +SKIP
-    >>> results = isocapsnet.benchmark(study, ["isocapsnet", "linear", "constant"], out="results")  # doctest: +SKIP
-    >>> results.table                                                                           # doctest: +SKIP
-    >>> results.report("report.html")                                                           # doctest: +SKIP
+    >>> study = isocapsnet.load_graphs("study/", target="diagnosis")
+    >>> results = isocapsnet.benchmark(study, ["isocapsnet", "linear", "constant"], out="results")
+    >>> results.table
+    >>> results.report("report.html")
     """
     given = dict(locals())
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
@@ -233,8 +233,8 @@ def sweep(
     Examples
     --------
     >>> import isocapsnet
-    >>> results = isocapsnet.sweep("hiv-dti", param={"kernel_size": [1, 2, 3]})    # doctest: +SKIP
-    >>> results.sweep[["kernel_size", "roc_auc"]]                                  # doctest: +SKIP
+    >>> results = isocapsnet.sweep("study.npz", param={"kernel_size": [1, 2, 3]})
+    >>> results.sweep[["kernel_size", "roc_auc"]]
     """
     name, values = _read_param(param)
     base = list_one_method(method)

@@ -89,7 +89,7 @@ def doctor(*, self_test: bool = True) -> Diagnosis:
     Examples
     --------
     >>> import isocapsnet
-    >>> isocapsnet.doctor()    # doctest: +SKIP
+    >>> isocapsnet.doctor()
     """
     checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("versions", _check_versions),

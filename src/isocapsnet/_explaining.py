@@ -74,8 +74,8 @@ def explain(
     Examples
     --------
     >>> import isocapsnet
-    >>> explanation = isocapsnet.explain("model.safetensors", "study.npz")    # doctest: +SKIP
-    >>> explanation.table                                                     # doctest: +SKIP
+    >>> explanation = isocapsnet.explain("model.safetensors", "study.npz")
+    >>> explanation.table
     """
     opened, graphs = open_for_model(model, data, reading)
     if not graphs.is_labelled.any():

@@ -84,10 +84,10 @@ def fit(
     Examples
     --------
     >>> import isocapsnet
-    >>> model = isocapsnet.fit("planted", "linear", out="model.safetensors")                      # doctest: +SKIP
-    >>> isocapsnet.fit("study/", "linear", target="dx", site="centre", harmonize=True,
-    ...                confounds=["age", "sex"], transform="fisher-z", out="model.safetensors")   # doctest: +SKIP
-    >>> isocapsnet.fit(like="results", method="linear", out="model.safetensors")                  # doctest: +SKIP
+    >>> model = isocapsnet.fit("planted", "linear", out="model.safetensors")
+    >>> isocapsnet.fit("study/", "linear", target="diagnosis", site="centre", harmonize=True,
+    ...                confounds=["age", "sex"], transform="fisher-z", out="model.safetensors")
+    >>> isocapsnet.fit(like="results", method="linear", out="model.safetensors")
     """
     check_option("precision", precision, ("full", "half"))
     preparation: dict[str, Any] = {"connectivity": connectivity, "transform": transform}
@@ -206,7 +206,7 @@ def predict(
     Examples
     --------
     >>> import isocapsnet
-    >>> isocapsnet.predict("model.safetensors", "study.npz")    # doctest: +SKIP
+    >>> isocapsnet.predict("model.safetensors", "study.npz")
     """
     estimator, graphs = open_for_model(model, data, reading)
     classifier, prepared = prepare_for(estimator, graphs, unseen_sites, missing_covariates)
@@ -239,7 +239,7 @@ def transform(
     Examples
     --------
     >>> import isocapsnet
-    >>> isocapsnet.transform("model.safetensors", "study.npz")    # doctest: +SKIP
+    >>> isocapsnet.transform("model.safetensors", "study.npz")
     """
     estimator, graphs = open_for_model(model, data, reading)
     classifier, prepared = prepare_for(estimator, graphs, unseen_sites, missing_covariates)
@@ -269,7 +269,7 @@ def check_data(data: Any, **reading: Any) -> Findings:
     Examples
     --------
     >>> import isocapsnet
-    >>> isocapsnet.check_data("study/", target="diagnosis").errors    # doctest: +SKIP
+    >>> isocapsnet.check_data("study/", target="diagnosis").errors
     []
     """
     check_keywords(reading)

@@ -210,8 +210,8 @@ def save_model(
     Examples
     --------
     >>> import isocapsnet
-    >>> model = isocapsnet.fit("planted", "isocapsnet")                            # doctest: +SKIP
-    >>> isocapsnet.save_model(model, "small.safetensors", decoder=False)           # doctest: +SKIP
+    >>> model = isocapsnet.fit("planted", "isocapsnet")
+    >>> isocapsnet.save_model(model, "small.safetensors", decoder=False)
     """
     if graphs is not None and isinstance(model, PreparedModel):
         graphs = model.prepare(graphs)

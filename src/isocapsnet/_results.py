@@ -50,10 +50,10 @@ class Results:
     Examples
     --------
     >>> import isocapsnet
-    >>> results = isocapsnet.open_results("results")          # doctest: +SKIP
-    >>> results.table[["method", "roc_auc", "verdict"]]       # doctest: +SKIP
-    >>> results.plot.comparison().savefig("auc.png")          # doctest: +SKIP
-    >>> results.report("report.html")                         # doctest: +SKIP
+    >>> results = isocapsnet.open_results("results")
+    >>> results.table[["method", "roc_auc", "verdict"]]
+    >>> results.plot.comparison().savefig("auc.png")
+    >>> results.report("report.html")
     """
 
     def __init__(

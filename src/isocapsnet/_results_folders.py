@@ -115,7 +115,8 @@ def open_results(folder: str | Path, *, test: str | None = None) -> Results:
 
     Examples
     --------
-    >>> results = isocapsnet.open_results("results")    # doctest: +SKIP
+    >>> import isocapsnet
+    >>> results = isocapsnet.open_results("results")
     """
     path = Path(folder)
     check_option("test", test or DEFAULT_TEST, tuple(TESTS))
@@ -234,7 +235,8 @@ def compare(*folders: str | Path, out: str | Path | None = None, test: str = DEF
 
     Examples
     --------
-    >>> [results] = isocapsnet.compare("results-a", "results-b", out="merged")    # doctest: +SKIP
+    >>> import isocapsnet
+    >>> [results] = isocapsnet.compare("results-a", "results-b", out="merged")
     """
     paths = [Path(folder) for folder in folders]
     check_option("test", test, tuple(TESTS))

@@ -47,7 +47,7 @@ def fetch_atlas(name: str, *, cache: Path | None = None) -> Atlas:
     Examples
     --------
     >>> from isocapsnet.datasets import fetch_atlas
-    >>> fetch_atlas("schaefer1000")    # doctest: +SKIP
+    >>> fetch_atlas("schaefer1000")  # needs a network
     Atlas(schaefer1000, 1000 nodes)
     """
     check_option("name", name, tuple(DOWNLOADS))

@@ -152,7 +152,7 @@ class BrainGraphs:
         if chosen.dtype.kind == "U":
             index = {subject: i for i, subject in enumerate(self.subjects.tolist())}
             if missing := [name for name in chosen.tolist() if name not in index]:
-                raise InputError(f"There is no subject {missing[0]!r}; the first is {self.subjects[0]!r}.")
+                raise InputError(f"There is no subject {missing[0]!r}; the first is {str(self.subjects[0])!r}.")
             chosen = np.array([index[name] for name in chosen.tolist()])
         return self.subset(chosen)
 
