@@ -5,6 +5,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet.datasets.atlas import ATLASES
 from isocapsnet.datasets.graphs import BrainGraphs
 
 # Subjects per block: two blocks of 200-node edge vectors are 80 MB.
@@ -61,6 +62,11 @@ def describe_unusual(data: BrainGraphs) -> list[str]:
             sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
     if not data.label_names:
         sentences.append("There are no labels; name the column of classes with target=.")
+    if data.atlas is None and (sizes := [name for name, (_, size) in ATLASES.items() if size == data.n_nodes]):
+        sentences.append(
+            f"The {data.n_nodes} nodes have no names; if they are in the order of an atlas (of this size: "
+            f"{', '.join(sizes)}), name it with atlas=."
+        )
     pairs, n_pairs = find_duplicates(data)
     if n_pairs:
         listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])

@@ -26,13 +26,17 @@ _TITLES = {"graphs": "adjacency matrices", "edges": "edge lists", "series": "tim
 
 @dataclass
 class Content:
-    """What one file holds: a table of numbers, an edge list, or what may be either."""
+    """What one file holds: a table of numbers, an edge list, or what may be either.
+
+    ``array`` is the name of the matrix, if the file may have several.
+    """
 
     source: str
     matrix: NDArray[Any] | None = None
     node_names: list[str] | None = None
     has_row_names: bool = False
     edges: EdgeList | None = None
+    array: str = ""
 
     @property
     def is_square(self) -> bool:

@@ -182,6 +182,11 @@ class Table:
     lines: list[int]
     is_quoted: bool
 
+    def take(self, rows: Sequence[int]) -> "Table":
+        """Some of the rows, by index."""
+        columns = {name: tuple(cells[row] for row in rows) for name, cells in self.columns.items()}
+        return Table(self.name, columns, [self.lines[row] for row in rows], self.is_quoted)
+
     def column(self, name: str) -> tuple[str, ...]:
         """One column; quotes around a value of a table that has no quoting are refused."""
         if name not in self.columns:
