@@ -12,6 +12,8 @@ Tokens = tuple[str, ...]
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
+#: Titles of lists of identifiers.
+_TITLES = ("participant_id", "participant", "subject_id", "sub_id", "subject", "subjects", "id", "ids")
 #: Parts of names that say which scan or copy of a person's it is: ses-2, run1, V2, retest, REST1_LR, " (1)", copy.
 _SCAN = re.compile(
     r"(?<![^\W\d_])((ses|sess|session|run|visit|scan|rep|repeat|timepoint|tp|wave|task|acq|dir)(-[a-z0-9]+|[_ ]?\d+)"
@@ -58,7 +60,7 @@ def spelling_key(subject: str) -> Tokens:
 
 
 def read_list(path: str | Path) -> list[str]:
-    """A file with one identifier per line; blank lines and lines that start with ``#`` are skipped."""
+    """A file with one identifier per line; blank lines, lines that start with ``#`` and a title are skipped."""
     from isocapsnet.datasets.formats.text import read_text  # which needs numpy
 
     try:
@@ -66,6 +68,7 @@ def read_list(path: str | Path) -> list[str]:
     except OSError as error:
         raise InputError(f"The list {path} cannot be read ({error.strerror or error}).") from error
     names = [line for line in lines if line and not line.startswith("#")]
+    names = names[1:] if names and names[0].lower() in _TITLES else names
     if not names:
         raise InputError(f"The list {path} is empty.")
     return names

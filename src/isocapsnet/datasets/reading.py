@@ -254,6 +254,8 @@ def _take(values: Any, index: NDArray[np.int64]) -> Any:
 
 def _check_unique(subjects: Sequence[str], sources: Sequence[str], findings: Findings) -> None:
     """Refuse a subject who occurs twice, also in two spellings; several scans of a person are on record."""
+    if "" in subjects:
+        findings.errors.append(f"{sources[subjects.index('')].rstrip(' ')} has no identifier; give it one.")
     spellings: dict[Any, list[int]] = {}
     for index, subject in enumerate(subjects):
         spellings.setdefault(spelling_key(subject) or subject, []).append(index)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Set
 from pathlib import Path
+from typing import NoReturn
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
@@ -20,6 +21,12 @@ _SECOND_CHOICE = (".npz", ".nii")
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
 # BIDS suffixes of connectivity matrices and time series. If a folder has them, its other tables are ignored.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
+# Formats in which data of subjects may be, and which are not read.
+_OTHERS = frozenset(
+    {".gz", ".zip", ".bz2", ".xz", ".xlsx", ".xls", ".ods", ".h5", ".hdf5", ".pkl", ".pt", ".rds", ".rda"}
+)
+# Entities of BIDS that must be the same for all subjects.
+_SAME = ("task", "atlas", "seg", "meas", "stat", "desc", "space")
 # Atlases in names of files, as BIDS, ABIDE and others write them.
 _ATLAS = re.compile(
     r"(?<![a-z])(aal\d*|cc[24]00|ho|ez|tt|dk\d*|desikan|destrieux|dosenbach\d*|power\d*|glasser\d*|gordon\d*|basc\d*|"
@@ -39,9 +46,15 @@ def find_files(
 ) -> list[Path]:
     """The subjects' files: graphs or time series, not both. ``extensions`` are those beside :data:`TEXTS`."""
     extensions = extensions | TEXTS
-    files = [
+    listed = [
         path
         for path in sorted(folder.rglob("*"))
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    _note_others(listed, findings)
+    files = [
+        path
+        for path in listed
         if path.suffix.lower() in extensions
         and path.is_file()
         and not is_table(path)
@@ -50,17 +63,17 @@ def find_files(
         and (path.suffix.lower() != ".nii" or is_cifti(path))
         and (table is None or not path.samefile(table))
         and not _SIDE_FILES.fullmatch(path.name)
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
-    files = [path for path in files if _BIDS_DATA.fullmatch(path.name)] or files
+    if bids := [path for path in files if _BIDS_DATA.fullmatch(path.name)]:
+        if len(bids) < len(files):
+            what = "files not read, because their names are not those of BIDS matrices or time series"
+            findings.handle(what, f"{len(files) - len(bids)} files")
+        files = bids
     first = [path for path in files if path.suffix.lower() not in _SECOND_CHOICE]
     if len(first) < len(files) <= 2 * len(first):
         what = f"{' and '.join(_SECOND_CHOICE)} files not read, because most files are others"
         findings.handle(what, f"{len(files) - len(first)} files")
         files = first
-    if links := [path.name for path in sorted(folder.rglob("*")) if path.is_symlink() and path.is_dir()]:
-        findings.handle("links to folders not followed", list_some(links))
-        findings.warnings.append(f"Links to folders are not followed: {list_some(links)}; give the folder itself.")
     if options.select:
         n_files = len(files)
         for part in options.select:  # a part of the file name, else of the folders
@@ -92,18 +105,29 @@ def _check_same(paths: list[Path]) -> None:
     for path in paths:
         if (other := targets.setdefault(path.resolve(), path)) != path:
             raise InputError(f"{other.name} and {path.name} are links to one file; keep one.")
-    atlases = [
-        (entity(path.name, "atlas") or entity(path.name, "seg") or "".join(_ATLAS.findall(path.stem)[:1])).lower()
-        for path in paths
-    ]
-    if all(atlases) and len({*atlases}) > 1:
-        one, other = (
-            next(path.name for path, name in zip(paths, atlases, strict=True) if name == wanted)
-            for wanted in list(dict.fromkeys(atlases))[:2]
-        )
-        raise InputError(
-            f"The files are of different atlases ({one} and {other}); choose one with select=, a part of its file name."
-        )
+    for key in _SAME:
+        names = {(entity(path.name, key) or "").lower(): path.name for path in reversed(paths)}
+        if len(names.keys() - {""}) > 1:
+            _refuse_mixture(f"different {key}- parts", [names[value] for value in sorted(names) if value])
+    atlases = {"".join(_ATLAS.findall(path.stem)[:1]).lower(): path.name for path in reversed(paths)}
+    if "" not in atlases and len(atlases) > 1:
+        _refuse_mixture("names of different atlases", list(atlases.values()))
+
+
+def _refuse_mixture(what: str, names: list[str]) -> NoReturn:
+    raise InputError(
+        f"The files have {what} ({list_some(names, 2)}); choose one kind with select=, a part of its file name."
+    )
+
+
+def _note_others(paths: list[Path], findings: Findings) -> None:
+    """Record what is not read because of its format, and folders that are links."""
+    others = [path.name for path in paths if path.suffix.lower() in _OTHERS and path.is_file()]
+    links = [path.name for path in paths if path.is_symlink() and path.is_dir()]
+    for what, names in (("files of other formats not read", others), ("links to folders not followed", links)):
+        if names:
+            findings.handle(what, list_some(names, 3))
+            findings.warnings.append(f"{what.capitalize()}: {list_some(names, 3)}.")
 
 
 def _check_variants(paths: list[Path]) -> None:

@@ -45,9 +45,12 @@ class Content:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the file is a symmetric matrix of more than one node."""
-        matrix = self.matrix
-        return self.is_square and matrix is not None and len(matrix) > 1 and np.array_equal(matrix, matrix.T)
+        """Whether the file is a symmetric matrix of more than one node, up to rounding."""
+        if not self.is_square or self.matrix is None or len(self.matrix) < 2:
+            return False
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        rounding = 1e-6 * float(np.nanmax(np.abs(matrix), initial=0.0))
+        return np.allclose(matrix, matrix.T, rtol=0.0, atol=rounding, equal_nan=True)
 
 
 def is_named_series(file_name: str) -> bool:
