@@ -1,4 +1,4 @@
-"""Studies as they lie around: mixed files, damaged tables, codes for missing values. None is read wrongly in silence."""
+"""Studies as they lie around: mixed files, damaged tables, codes for missing values. Each is read or refused."""
 
 import shutil
 
@@ -110,6 +110,25 @@ def test_rounded_matrices_that_are_named_like_time_series_are_graphs(tmp_path):
     assert np.array_equal(read.adjacency, graphs)
 
 
+@pytest.mark.parametrize("name", ["sub-{}_task-rest_desc-confounds_timeseries.tsv", "rp_s{}.txt"])
+def test_confounds_are_no_time_series_of_regions(tmp_path, name):
+    for i in range(6):
+        titles = ["csf", "white_matter", "global_signal", "trans_x", "rot_x"]
+        frame = pd.DataFrame(RNG.normal(size=(60, 5)), columns=titles)
+        frame.to_csv(tmp_path / name.format(i), sep="\t", index=False)
+    with pytest.raises(InputError, match="no matrices"):
+        load_graphs(tmp_path)
+
+
+@pytest.mark.parametrize("step", [0.72, 1, 2, 2000])
+def test_a_column_of_times_is_no_node(tmp_path, step):
+    for i in range(4):
+        times = step * np.arange(40) + 0.5
+        np.savetxt(tmp_path / f"s{i}_timeseries.csv", np.c_[RNG.normal(size=(40, 4)), times], delimiter=",", fmt="%.1f")
+    with pytest.raises(InputError, match="column 5"):
+        load_graphs(tmp_path)
+
+
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +210,16 @@ def test_arrays_of_labels_are_not_chosen_or_dropped_in_silence(tmp_path):
     assert load_graphs({"fc": graphs, "label": [0, 1] * 4, "y": [1, 0] * 4}, target="y").labels.tolist() == [1, 0] * 4
     with pytest.raises(InputError, match=r"shape \(8, 2\)"):
         load_graphs({"fc": graphs, "labels": np.eye(2)[[0, 1] * 4]})
+
+
+def test_a_sorted_frame_is_not_in_the_order_of_the_graphs():
+    """Its labels would be those of other graphs, unless the graphs were sorted in the same way."""
+    frame = pd.DataFrame({"dx": list("aaaabbbb"), "age": [3, 1, 4, 2, 8, 5, 7, 6]})
+    graphs = np.stack([graph() for _ in range(8)])
+    with pytest.raises(InputError, match="sort_index"):
+        load_graphs(graphs, participants=frame.sort_values("age"), target="dx")
+    read = load_graphs(graphs, participants=frame.sort_values("age").sort_index(), target="dx")
+    assert read.labels.tolist() == [0] * 4 + [1] * 4
 
 
 def test_a_subject_has_a_name(tmp_path):

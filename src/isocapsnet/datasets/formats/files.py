@@ -19,6 +19,10 @@ TEXTS = EDGE_LISTS | {".csv", ".tsv", ".txt", ".1d"}
 # These are only read if there are no others, because other tools leave such files beside matrices.
 _SECOND_CHOICE = (".npz", ".nii")
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
+# Regressors of fMRIPrep and SPM, which are no time series of regions.
+_REGRESSORS = re.compile(
+    r".*desc-confounds.*|.*_confounds(_(timeseries|regressors))?\.(tsv|txt)|rp_.*\.txt", re.IGNORECASE
+)
 # BIDS suffixes of connectivity matrices and time series. If a folder has them, its other tables are ignored.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
 # Formats in which data of subjects may be, and which are not read.
@@ -64,6 +68,9 @@ def find_files(
         and (table is None or not path.samefile(table))
         and not _SIDE_FILES.fullmatch(path.name)
     ]
+    if regressors := [path.name for path in files if _REGRESSORS.fullmatch(path.name)]:
+        findings.handle("files of confounds or motion not read", list_some(regressors, 3))
+        files = [path for path in files if path.name not in {*regressors}]
     if bids := [path for path in files if _BIDS_DATA.fullmatch(path.name)]:
         if len(bids) < len(files):
             what = "files not read, because their names are not those of BIDS matrices or time series"

@@ -232,6 +232,11 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
         raise InputError(f"{where} does not say which subjects its {n_graphs} graphs are; {how}.")
     if len(table.lines) != n_graphs:
         raise InputError(f"{table.name} has {len(table.lines)} rows for {n_graphs} graphs.")
+    if not has_names(source.index) and not source.index.is_monotonic_increasing:
+        raise InputError(
+            f"The index of {table.name} is not in order, so its rows may not be in the order of the graphs; call "
+            "sort_index() or reset_index() first."
+        )
     if has_names(source.index):
         return replace(options, subjects=next(iter(table.columns)))
     if len(titles) == 1:

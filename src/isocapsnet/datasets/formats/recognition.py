@@ -172,8 +172,10 @@ def _refuse_series(content: Content, asked: str) -> str | None:
 
 
 def _find_counting_column(matrix: NDArray[Any]) -> int | None:
-    """The number of the first column in which every value is one more than the one above."""
+    """The number of the first column that rises by the same step in every row, as numbers of rows and times do."""
     if len(matrix) < 3:
         return None
-    counts = np.flatnonzero((np.diff(np.asarray(matrix, dtype=np.float64), axis=0) == 1).all(axis=0))
-    return int(counts[0]) + 1 if len(counts) else None
+    steps = np.diff(np.asarray(matrix, dtype=np.float64), axis=0)
+    mean = steps.mean(axis=0)  # steps of times that were rounded differ a little
+    is_counting = (mean > 0) & (np.abs(steps - mean) <= 0.2 * np.abs(mean)).all(axis=0)
+    return int(np.argmax(is_counting)) + 1 if is_counting.any() else None
