@@ -96,7 +96,7 @@ def _index_nodes(
     return names, [index[np.searchsorted(ids, one)] for one in ends]
 
 
-def _check_bases(lists: Sequence[EdgeList], ends: Sequence[NDArray[np.int64]]) -> None:
+def _check_bases(lists: Sequence[EdgeList], ends: Sequence[NDArray[Any]]) -> None:
     """Refuse lists of which some may count from 0 and others from 1: none has both 0 and the largest number."""
     high = max(int(one.max(initial=0)) for one in ends)
     from_0 = [edges.name for edges, one in zip(lists, ends, strict=True) if (one == 0).any()]

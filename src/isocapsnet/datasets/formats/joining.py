@@ -162,13 +162,12 @@ def choose(
         names = list_some(columns) or "none"
         how = "" if options.participants is not None else "; if a table beside it has it, pass participants="
         raise InputError(f"{where} has no array {asked!r} of one value per graph; it has {names}{how}.")
-    names = [name for name in usual if name in columns]
-    if asked is None and names and names[0] != usual[0]:
-        for name in names[1:]:
-            if columns[name].tolist() != columns[names[0]].tolist():
-                how = "target=" if usual is _LABELS else "site="
-                raise InputError(f"{where} has {names[0]!r} and {name!r}, which differ; choose one with {how}.")
-    return asked or next(iter(names), None)
+    there = [name for name in usual if name in columns]
+    for name in there[1:] if asked is None and there[0] != usual[0] else ():
+        if columns[name].tolist() != columns[there[0]].tolist():
+            how = "target=" if usual is _LABELS else "site="
+            raise InputError(f"{where} has {there[0]!r} and {name!r}, which differ; choose one with {how}.")
+    return asked or next(iter(there), None)
 
 
 def _find_key(columns: Mapping[str, Any], asked: Any, usual: Sequence[str]) -> str | None:

@@ -175,7 +175,8 @@ def _find_counting_column(matrix: NDArray[Any]) -> int | None:
     """The number of the first column that rises by the same step in every row, as numbers of rows and times do."""
     if len(matrix) < 3:
         return None
-    steps = np.diff(np.asarray(matrix, dtype=np.float64), axis=0)
-    mean = steps.mean(axis=0)  # steps of times that were rounded differ a little
-    is_counting = (mean > 0) & (np.abs(steps - mean) <= 0.2 * np.abs(mean)).all(axis=0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.diff(np.asarray(matrix, dtype=np.float64), axis=0)
+        mean = steps.mean(axis=0)  # steps of times that were rounded differ a little
+        is_counting = (mean > 0) & (np.abs(steps - mean) <= 0.2 * np.abs(mean)).all(axis=0)
     return int(np.argmax(is_counting)) + 1 if is_counting.any() else None
