@@ -163,7 +163,7 @@ def choose(
         how = "" if options.participants is not None else "; if a table beside it has it, pass participants="
         raise InputError(f"{where} has no array {asked!r} of one value per graph; it has {names}{how}.")
     there = [name for name in usual if name in columns]
-    for name in there[1:] if asked is None and there[0] != usual[0] else ():
+    for name in there[1:] if asked is None and there and there[0] != usual[0] else ():
         if columns[name].tolist() != columns[there[0]].tolist():
             how = "target=" if usual is _LABELS else "site="
             raise InputError(f"{where} has {there[0]!r} and {name!r}, which differ; choose one with {how}.")
