@@ -150,14 +150,17 @@ class Participants:
             )
 
     def _check_counting(self, file_names: Sequence[str]) -> None:
-        """Refuse a column that counts the rows if there are files and rows without each other: it may be off by one."""
+        """Refuse a column that counts the rows from another number than the files do."""
         matched = {run.tokens for name in file_names for run in self._match(name, self._rows)}
-        alone = next((name for name in file_names if not self._match(name, self._rows)), None)
-        if alone is not None and is_counting(self.ids) and len(matched) < len(self.ids):
-            raise InputError(
-                f"Column {self.id_column!r} of {self.name} counts from {self.ids[0]} to {self.ids[-1]}, and {alone} is "
-                "not among its numbers; if it does not name the subjects, remove it."
-            )
+        if not is_counting(self.ids) or len(matched) == len(self.ids):
+            return
+        beyond = {str(int(self.ids[0]) - 1), str(int(self.ids[-1]) + 1)}
+        for name in file_names:
+            if not self._match(name, self._rows) and beyond & {*tokenize(name)}:
+                raise InputError(
+                    f"Column {self.id_column!r} of {self.name} counts from {self.ids[0]} to {self.ids[-1]}, and {name} "
+                    "is not among its numbers; if it does not name the subjects, remove it."
+                )
 
     def list_targets(self) -> list[str]:
         """Columns of two to ten different values, which may be classes."""
