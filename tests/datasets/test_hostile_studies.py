@@ -233,6 +233,19 @@ def test_a_subject_has_a_name(tmp_path):
         load_graphs(tmp_path / "rows.csv")
 
 
+def test_numbers_of_thousands_of_digits_are_names(tmp_path):
+    """Python refuses to convert them. They were a traceback."""
+    long = "7" * 5000
+    lines = [f"n 1 {long}\nn 2 5\nn 3 10\ne 1 2 1\ne 2 3 1\ng s{i}\nx {'ab'[i % 2]}\n" for i in range(4)]
+    (tmp_path / "x.nel").write_text("".join(lines))
+    assert load_graphs(tmp_path / "x.nel").atlas.node_names == ("5", "10", long)
+    folder = tmp_path / "edges"
+    folder.mkdir()
+    for i in range(4):
+        (folder / f"s{i}.csv").write_text(f"source,target\na{long},a1\na1,a2\na10,a{long}\na10,a2\n")
+    assert load_graphs(folder, directed=False).atlas.node_names == ("a1", "a2", "a10", f"a{long}")
+
+
 def test_the_title_of_a_list_is_no_subject(tmp_path):
     (tmp_path / "ids.txt").write_text("participant_id\n" + "\n".join(f"p{i}" for i in range(4)))
     np.savez(tmp_path / "s.npz", fc=np.stack([graph() for _ in range(5)]))

@@ -228,7 +228,7 @@ def _keys(names: Sequence[str]) -> list[str]:
 
 def are_numbered(names: Sequence[str]) -> bool:
     """Whether names are numbers from 0 or 1 on, perhaps behind the same letters: node 1, node 2..."""
-    parts = [re.fullmatch(r"(.*?)0*(\d+)", name.strip()) for name in names]
+    parts = [re.fullmatch(r"(.*?\D|)0*(\d{1,9})", name.strip()) for name in names]
     if not all(parts) or len({part[1] for part in parts if part}) > 1:
         return False
     numbers = [int(part[2]) for part in parts if part]

@@ -11,7 +11,7 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.reading import ReadOptions
 
 # An argument with a value, as messages write it: kind="edges", n_nodes=8, directed=True.
-_HINT = re.compile(r"""\b(\w+)=(?:"([^"]+)"|(\d+)|(True|False))""")
+_HINT = re.compile(r"""\b(\w+)=(?:"([^"]+)"|(\d{1,9})|(True|False))""")
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions)) - {"exclude", "max_missing", "read_limit", "like"}
 #: Options of several values.
 _ADDED = ("where", "select")

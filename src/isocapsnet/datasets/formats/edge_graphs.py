@@ -133,9 +133,10 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
 
 
-def natural_key(name: str) -> list[tuple[bool, int, str]]:
-    """A key that sorts region2 before region10."""
-    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
+def natural_key(name: str) -> list[tuple[bool, int, str, str]]:
+    """A key that sorts region2 before region10. Numbers may have any number of digits."""
+    parts = [(part, part.lstrip("0") if part.isdecimal() else "") for part in re.split(r"(\d+)", name)]
+    return [(not part.isdecimal(), len(digits), digits, part) for part, digits in parts]
 
 
 def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:

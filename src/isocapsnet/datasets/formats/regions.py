@@ -13,7 +13,7 @@ from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.participants import is_identifier
-from isocapsnet.datasets.formats.text import Table, is_counting, is_whole, read_table, read_text
+from isocapsnet.datasets.formats.text import Table, is_counting, is_index, is_whole, read_table, read_text
 from isocapsnet.datasets.identifiers import match_subjects
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions
@@ -102,12 +102,7 @@ def _complete(order: list[str], where: str, options: ReadOptions, findings: Find
     if listed and {*order} <= {*listed} and (options.like is not None or not is_counting(listed)):
         return listed
     n_nodes, base = options.expected_n_nodes or len(listed) or None, options.index_base
-    if (
-        n_nodes is None
-        or not order
-        or not all(map(str.isdecimal, order))
-        or (base is None and int(order[-1]) > n_nodes)
-    ):
+    if n_nodes is None or not order or not all(map(is_index, order)) or (base is None and int(order[-1]) > n_nodes):
         if base is not None:
             raise InputError("index_base= applies to numbers of regions, and needs n_nodes=; leave it out.")
         return order
@@ -172,7 +167,9 @@ def _split(text: str) -> list[str]:
 
 def _spell(region: str) -> str:
     """A region's number or name in one spelling: 2, 02 and 2.0 are the same."""
-    return f"{float(region):.0f}" if is_whole(region) else region
+    if is_whole(region) and abs(number := float(region)) < 2**53:
+        return f"{number:.0f}"
+    return region
 
 
 def _read_json(path: Path, limit: ReadLimit) -> dict[str, list[str]]:

@@ -118,6 +118,11 @@ def is_whole(cell: str) -> bool:
     return _WHOLE.fullmatch(cell) is not None
 
 
+def is_index(cell: str) -> bool:
+    """Whether a cell is a whole number that may be an index: 0, 7, 007."""
+    return cell.isascii() and cell.isdigit() and len(cell) < 10
+
+
 def is_counting(cells: Sequence[str]) -> bool:
     """Whether cells are 0, 1, 2... or 1, 2, 3..."""
     numbers = [str(number) for number in range(len(cells) + 1)]
