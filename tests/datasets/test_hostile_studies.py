@@ -246,6 +246,12 @@ def test_numbers_of_thousands_of_digits_are_names(tmp_path):
     assert load_graphs(folder, directed=False).atlas.node_names == ("a1", "a2", "a10", f"a{long}")
 
 
+def test_a_decimal_comma_in_a_nel_file_is_refused(tmp_path):
+    (tmp_path / "x.nel").write_text("n 1 1\nn 2 2\ne 1 2 0,25\ng s1\nx a\n")
+    with pytest.raises(InputError, match="line 3.*'0,25'"):
+        load_graphs(tmp_path / "x.nel")
+
+
 def test_the_title_of_a_list_is_no_subject(tmp_path):
     (tmp_path / "ids.txt").write_text("participant_id\n" + "\n".join(f"p{i}" for i in range(4)))
     np.savez(tmp_path / "s.npz", fc=np.stack([graph() for _ in range(5)]))

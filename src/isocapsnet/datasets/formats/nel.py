@@ -99,7 +99,7 @@ def _take_line(graph: _Graph, words: list[str], where: str) -> None:
         graph.nodes[node] = region
     elif kind == "e":
         first, second, weight = values[0], values[1], values[2] if len(values) == 3 else "1"
-        if first not in graph.nodes or second not in graph.nodes or not is_value(weight):
+        if first not in graph.nodes or second not in graph.nodes or not is_value(weight) or "," in weight:
             raise InputError(f"{where}: the edge {first} - {second} has an unknown node or the weight {weight!r}.")
         pair = (
             (first, second) if (first, second) in graph.edges or (second, first) not in graph.edges else (second, first)
