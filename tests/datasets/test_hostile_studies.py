@@ -248,7 +248,7 @@ def test_numbers_of_thousands_of_digits_are_names(tmp_path):
 
 def test_a_decimal_comma_in_a_nel_file_is_refused(tmp_path):
     (tmp_path / "x.nel").write_text("n 1 1\nn 2 2\ne 1 2 0,25\ng s1\nx a\n")
-    with pytest.raises(InputError, match="line 3.*'0,25'"):
+    with pytest.raises(InputError, match=r"line 3.*'0,25'"):
         load_graphs(tmp_path / "x.nel")
 
 
