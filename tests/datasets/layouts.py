@@ -321,7 +321,7 @@ LAYOUTS: dict[str, Layout] = {
     "different regions, long list": Layout(long_regions, LABELLED),
     "different regions, lists": Layout(_folder(_smaller_with_list, "{site}_00{subject}_rois_cc200.npy"), LABELLED),
     "stray files": Layout(stray_files, LABELLED),
-    "several rows per subject": Layout(several_rows, LABELLED, 'where="Modality=fMRI"', {"where": "Modality=fMRI"}),
+    "several rows per subject": Layout(several_rows, LABELLED, 'where="Modality=fMRI"', {"where": ("Modality=fMRI",)}),
     "triangles, titled by number": Layout(wids_triangles, TABLE),
     "triangles, titled by name": Layout(named_triangles, LABELLED),
     "triangles, bare": Layout(bare_triangles, TABLE, "triangle=", {"triangle": "upper", "n_nodes": N_NODES}),

@@ -149,9 +149,9 @@ def test_the_base_and_the_number_of_nodes(tmp_path, options, shape, first):
 
 
 def test_a_single_0_makes_all_files_count_from_0(tmp_path):
-    read = load_graphs(write(tmp_path / "s", EDGES, "0,1,1\n"))
+    read = load_graphs(write(tmp_path / "s", EDGES, "0,1,1\n0,4,1\n"))
     assert np.argwhere(np.triu(read.adjacency[0])).tolist() == [[1, 2], [1, 3], [2, 3], [2, 4], [3, 4]]
-    assert np.argwhere(np.triu(read.adjacency[1])).tolist() == [[0, 1]]
+    assert np.argwhere(np.triu(read.adjacency[1])).tolist() == [[0, 1], [0, 4]]
 
 
 @pytest.mark.parametrize(

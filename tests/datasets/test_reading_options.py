@@ -224,7 +224,7 @@ def test_positions_are_no_names(tmp_path, prefix):
 
 def test_a_region_that_nobody_has_is_a_node_if_the_number_is_given(tmp_path):
     folder = layouts.LAYOUTS["different regions, lists"].write(FORTY, tmp_path)
-    read = load_graphs(folder, n_nodes=10)
+    read = load_graphs(folder, n_nodes=10, index_base=1)
     assert read.n_nodes == 10
     assert not read.adjacency[:, 8:].any()
 

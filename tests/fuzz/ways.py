@@ -84,7 +84,7 @@ def _check_data(path: Path, options: Mapping[str, Any]) -> str:
         if isinstance(value, bool):
             arguments.append(option if value else f"--un{name}")
         else:
-            arguments += [option, ",".join(value) if isinstance(value, list) else str(value)]
+            arguments += [option, ",".join(value) if isinstance(value, list | tuple) else str(value)]
     return _command(arguments)
 
 

@@ -40,8 +40,8 @@ ATLASES = {
     "schaefer400": ("schaefer400", 400),
     "seitzman300": ("seitzman300", 300),
 }
-# Atlases that have one order only, so that a dataset whose name has theirs is taken to have this order.
-_ONE_ORDER = ("aal90", "aal116", "cc200", "dk82")
+# The order of the parcels of Schaefer's atlas in names of files: 7Networks, 17Networks, 17net.
+_NETWORKS = re.compile(r"(?<!\d)(7|17)[-_ ]?net(?:work)?s?(?![a-z])", re.IGNORECASE)
 #: A node without a network: below the cortex, in the cerebellum, or not known.
 NO_NETWORK = "no network"
 
@@ -153,25 +153,25 @@ def atlas_of_table(table: pd.DataFrame, name: str) -> Atlas:
 
 
 def find_atlas(
-    node_names: Sequence[str] | None, coordinates: NDArray[Any] | None, n_nodes: int, atlas_name: str, name: str
+    node_names: Sequence[str] | None, coordinates: NDArray[Any] | None, n_nodes: int, name: str
 ) -> Atlas | None:
-    """An atlas of the given names and coordinates of nodes, else a built-in atlas whose name is in that of the data.
+    """An atlas of the given names and coordinates of nodes, if there are any.
 
-    Names that are those of a built-in atlas, in any order, give its coordinates.
+    Names that are those of a built-in atlas, in any order, give its coordinates. The number of nodes and the name of
+    the data do not say in which order the nodes are.
     """
     if coordinates is None and node_names is None:
-        named = [a for a in _ONE_ORDER if a in f"{atlas_name} {name}".lower() and ATLASES[a][1] == n_nodes]
-        return load_atlas(named[0]) if named else None
+        return None
     if node_names is None:
-        return Atlas([str(i) for i in range(1, n_nodes + 1)], coordinates, name=atlas_name)
+        return Atlas([str(i) for i in range(1, n_nodes + 1)], coordinates, name=name)
     candidates = [_built_in(a) for a, (_, size) in ATLASES.items() if size == n_nodes]
     for atlas in candidates:
         if atlas.node_names == tuple(node_names):
             return atlas
     for atlas in candidates if coordinates is None else ():
-        if (nodes := _find_nodes(atlas, node_names)) is not None:
+        if (nodes := find_nodes(atlas, node_names)) is not None:
             return atlas.take(nodes, node_names)
-    return Atlas(node_names, coordinates, name=atlas_name)
+    return Atlas(node_names, coordinates, name=name)
 
 
 def fit_atlas(atlas: Atlas, node_names: Sequence[str] | None, n_nodes: int) -> Atlas:
@@ -188,7 +188,7 @@ def fit_atlas(atlas: Atlas, node_names: Sequence[str] | None, n_nodes: int) -> A
         )
     if node_names is None or are_numbered(node_names):
         return atlas
-    if (nodes := _find_nodes(atlas, node_names)) is not None:
+    if (nodes := find_nodes(atlas, node_names)) is not None:
         return atlas if nodes == list(range(n_nodes)) else atlas.take(nodes)
     keys = {*_keys(atlas.node_names), *_keys(atlas.aliases or ())}
     others = [name for name, key in zip(node_names, _keys(node_names), strict=True) if key not in keys]
@@ -198,7 +198,19 @@ def fit_atlas(atlas: Atlas, node_names: Sequence[str] | None, n_nodes: int) -> A
     )
 
 
-def _find_nodes(atlas: Atlas, node_names: Sequence[str]) -> list[int] | None:
+def check_networks(atlas: Atlas, names: Sequence[str]) -> None:
+    """Refuse an order of Schaefer's parcels if the names of files say that they are in the other one."""
+    order = "17" if atlas.name.endswith("-17") else "7"
+    named = {number for name in names for number in _NETWORKS.findall(name)}
+    if re.fullmatch(r"schaefer\d+(-17)?", atlas.name) and named - {order}:
+        other = atlas.name.removesuffix("-17") + ("" if order == "17" else "-17")
+        raise InputError(
+            f"atlas={atlas.name!r} has the order of {order} networks, but the data are called {named.pop()}Networks; "
+            f'pass atlas="{other}", or a table of the nodes.'
+        )
+
+
+def find_nodes(atlas: Atlas, node_names: Sequence[str]) -> list[int] | None:
     """The region of each node by its name, or by the other names of the atlas; None if one is missing or ambiguous."""
     wanted = _keys(node_names)
     for names in (atlas.node_names, atlas.aliases or ()):
@@ -216,7 +228,7 @@ def _keys(names: Sequence[str]) -> list[str]:
 
 def are_numbered(names: Sequence[str]) -> bool:
     """Whether names are numbers from 0 or 1 on, perhaps behind the same letters: node 1, node 2..."""
-    parts = [re.fullmatch(r"(.*?)0*(\d+)", name.strip()) for name in names]
+    parts = [re.fullmatch(r"(.*?\D|)0*(\d{1,9})", name.strip()) for name in names]
     if not all(parts) or len({part[1] for part in parts if part}) > 1:
         return False
     numbers = [int(part[2]) for part in parts if part]

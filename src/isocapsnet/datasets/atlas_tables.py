@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import ATLASES, NO_NETWORK, Atlas, fit_atlas, load_atlas
+from isocapsnet.datasets.atlas import ATLASES, NO_NETWORK, Atlas, find_nodes, load_atlas
 from isocapsnet.datasets.fields import MISSING
 from isocapsnet.datasets.formats.text import Table, parse_numbers, read_grid, read_table
 
@@ -92,12 +92,10 @@ def _network(cell: str) -> str:
 
 def _complete(atlas: Atlas) -> Atlas:
     """The atlas with the coordinates of a built-in one that has its names, if there is one."""
-    for name, (_, size) in ATLASES.items():
-        if size == len(atlas):
-            try:
-                same = fit_atlas(load_atlas(name), atlas.node_names, len(atlas))
-            except InputError:
-                continue
+    for name in (name for name, (_, size) in ATLASES.items() if size == len(atlas)):
+        same = load_atlas(name)
+        if (nodes := find_nodes(same, atlas.node_names)) is not None:
+            same = same.take(nodes)
             networks = atlas.networks or same.networks
             return Atlas(atlas.node_names, same.coordinates, networks=networks, name=atlas.name)
     return atlas

@@ -5,7 +5,10 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
+from isocapsnet.datasets.atlas import ATLASES
 from isocapsnet.datasets.graphs import BrainGraphs
+from isocapsnet.datasets.resemblance import measure_graphs
 
 # Subjects per block: two blocks of 200-node edge vectors are 80 MB.
 _BLOCK = 500
@@ -59,8 +62,21 @@ def describe_unusual(data: BrainGraphs) -> list[str]:
             sentences.append(f"The graphs are not symmetric (by up to {asymmetry:.3g}); they are kept as directed.")
         if n_silent:
             sentences.append(f"{n_graphs} graphs have nodes without any edge ({n_silent} nodes in all).")
+    if data.adjacency is not None and data.n_nodes > 1:
+        size = measure_graphs(data.adjacency)["size"]
+        usual = np.median(size)
+        if other := data.subjects[(size > 10 * usual) | (10 * size < usual)].tolist():
+            sentences.append(
+                f"{len(other)} graph(s) have edges more than ten times as large or small as the others: "
+                f"{list_some(other, 3)}; is it another unit?"
+            )
     if not data.label_names:
         sentences.append("There are no labels; name the column of classes with target=.")
+    if data.atlas is None and (sizes := [name for name, (_, size) in ATLASES.items() if size == data.n_nodes]):
+        sentences.append(
+            f"The {data.n_nodes} nodes have no names; if they are in the order of an atlas (of this size: "
+            f"{', '.join(sizes)}), name it with atlas=."
+        )
     pairs, n_pairs = find_duplicates(data)
     if n_pairs:
         listed = ", ".join(f"{first} and {second} ({correlation:.4f})" for first, second, correlation in pairs[:6])

@@ -1,5 +1,6 @@
 """The checks of each field of :class:`~isocapsnet.datasets.graphs.BrainGraphs`, labels as researchers write them."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -11,7 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from isocapsnet._validation import InputError
 
 #: Texts that mean a missing value, in lower case.
-MISSING = frozenset({"", "n/a", "na", "nan", "none", "null", "<na>"})
+MISSING = frozenset({"", "n/a", "na", "nan", "none", "null", "<na>", "#n/a"})
+#: Numbers that mean a missing value in many tables.
+MISSING_CODES = (-99.0, -999.0, -9999.0)
+# Names that are hardly those of classes: codes, errors of spreadsheets, punctuation, words for a missing value.
+_NO_CLASS = re.compile(r"-9+|#.*[!?]|[?.*_]+|--+|unknown|missing|pending|withheld|not available", re.IGNORECASE)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -153,6 +158,15 @@ def _check_classes(counts: Counter[str]) -> None:
             f"The target has {n_values} different numbers for {n_labels} subjects{first}; it looks continuous, and "
             "regression is not supported. Choose a column of classes, or write names instead of numbers."
         )
+    if odd := next(filter(_NO_CLASS.fullmatch, counts), None):
+        raise InputError(
+            f"The target has the value {odd!r} for {counts[odd]} subject(s), which may mean that it is missing; write "
+            "n/a, leave these subjects out with where=, or give the class another name."
+        )
+    folded: dict[str, str] = {}
+    for name in counts:
+        if (other := folded.setdefault(" ".join(name.casefold().split()), name)) != name:
+            raise InputError(f"The target has the values {other!r} and {name!r}, which may be one class; write one.")
     if n_values > max(10, n_labels // 2):
         raise InputError(f"The target has {n_values} different values for {n_labels} subjects; choose classes.")
 

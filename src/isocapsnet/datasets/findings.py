@@ -45,7 +45,7 @@ class Findings:
     def exclude(
         self, names: Iterable[str], subjects: Sequence[str], aliases: Mapping[str, str] | None = None
     ) -> NDArray[np.int64]:
-        """Record the subjects that the user leaves out, and return the indices of the others.
+        """Record the subjects that the user leaves out, and return the indices of all who are not excluded.
 
         A name may be spelled as in :func:`match_subjects`. Names that no subject has are refused.
         """
@@ -55,7 +55,7 @@ class Findings:
             example = f"; subjects are called {subjects[0]!r}, for example" if len(subjects) else ""
             raise InputError(f"There is no subject {missing[0]!r} to exclude{example}.")
         self.exclusions |= dict.fromkeys(sorted({*excluded.values()}), "excluded on request")
-        return np.flatnonzero([subject not in {*excluded.values()} for subject in subjects])
+        return np.flatnonzero([subject not in self.exclusions for subject in subjects])
 
     @contextmanager
     def noting(self, source: str | None = None) -> Iterator[None]:

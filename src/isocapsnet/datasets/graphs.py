@@ -18,6 +18,7 @@ from isocapsnet._validation import InputError, check_graphs
 from isocapsnet.datasets import fields
 from isocapsnet.datasets.archive import read_archive, write_archive
 from isocapsnet.datasets.atlas import Atlas
+from isocapsnet.datasets.identifiers import find_persons
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.passport import format_passport, make_passport
 from isocapsnet.datasets.storage import from_arrays, is_saved, to_arrays
@@ -191,6 +192,12 @@ class BrainGraphs:
         """A copy of the covariates ``(n_graphs, n_covariates)``, indexed by subject."""
         frame: pd.DataFrame | None = self.__dict__["_covariates"]
         return None if frame is None else frame.copy()
+
+    @property
+    def persons(self) -> NDArray[np.str_]:
+        """The person of each graph ``(n_graphs,)``: the subject, unless names say that several graphs are of one."""
+        persons = find_persons(self.subjects.tolist())
+        return self.subjects if len({*persons}) == len(persons) else np.array(persons)
 
     @property
     def is_labelled(self) -> NDArray[np.bool_]:

@@ -12,6 +12,14 @@ Tokens = tuple[str, ...]
 
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
+#: Titles of lists of identifiers.
+_TITLES = ("participant_id", "participant", "subject_id", "sub_id", "subject", "subjects", "id", "ids")
+#: Parts of names that say which scan or copy of a person's it is: ses-2, run1, V2, retest, REST1_LR, " (1)", copy.
+_SCAN = re.compile(
+    r"(?<![^\W\d_])((ses|sess|session|run|visit|scan|rep|repeat|timepoint|tp|wave|task|acq|dir)(-[a-z0-9]+|[_ ]?\d+)"
+    r"|[vt]\d|pre|post|test|retest|baseline|follow[-_]?up\d*|rest\d*|lr|rl|ap|pa|copy([ _]of)?)(?![^\W_])|\(\d+\)",
+    re.IGNORECASE,
+)
 
 
 def plain_name(name: str) -> str:
@@ -26,8 +34,33 @@ def tokenize(name: str) -> Tokens:
     return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(plain_name(name))])
 
 
+def find_persons(subjects: Sequence[str]) -> list[str]:
+    """The person of each identifier, which may be that of a scan: sub-01_ses-1 and sub-01_ses-2, 01_run1 and 01_run2.
+
+    Identifiers are of one person if they have the same BIDS entity ``sub``, or differ only in the part that names the
+    scan and have a number beside it.
+    """
+    persons = []
+    for name in subjects:
+        is_bids = _SUBJECT.search(name) is not None
+        words = tokenize(name if is_bids else _SCAN.sub("", name))
+        persons.append(" ".join(words) if is_bids or any(map(str.isdigit, words)) else name)
+    return persons
+
+
+def list_scans(names: Sequence[str]) -> str:
+    """How to choose one of several scans of a person by the part of its name, as the end of a sentence."""
+    parts = dict.fromkeys(match[0] for name in names if (match := _SCAN.search(name)))
+    return ", such as " + " or ".join(f'select="{part}"' for part in parts) if len(parts) == len(names) else ""
+
+
+def spelling_key(subject: str) -> Tokens:
+    """What all spellings of an identifier share: sub-01, 1 and SUB-1. It is different for each scan of a person."""
+    return tokenize(subject.lower().removeprefix("sub-").replace("sub-", "sub_"))
+
+
 def read_list(path: str | Path) -> list[str]:
-    """A file with one identifier per line; blank lines and lines that start with ``#`` are skipped."""
+    """A file with one identifier per line; blank lines, lines that start with ``#`` and a title are skipped."""
     from isocapsnet.datasets.formats.text import read_text  # which needs numpy
 
     try:
@@ -35,6 +68,7 @@ def read_list(path: str | Path) -> list[str]:
     except OSError as error:
         raise InputError(f"The list {path} cannot be read ({error.strerror or error}).") from error
     names = [line for line in lines if line and not line.startswith("#")]
+    names = names[1:] if names and names[0].lower() in _TITLES else names
     if not names:
         raise InputError(f"The list {path} is empty.")
     return names

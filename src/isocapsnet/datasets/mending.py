@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet.datasets.atlas import are_numbered
+from isocapsnet.datasets.fields import MISSING_CODES
 from isocapsnet.datasets.formats.text import is_counting
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def mend_graphs(graphs: _Graphs, sources: Sequence[str], findings: "Findings", *
     for i, graph in enumerate(graphs):
         if not np.isfinite(graph).all():
             graph = mended[i] = fill_gaps(graph, sources[i], findings)
+        _refuse_codes(graph, sources[i], findings)
         is_square = graph.shape[0] == graph.shape[1]
         if may_mirror and is_square and np.triu(graph, k=1).any() != np.tril(graph, k=-1).any():
             triangular.append(i)
@@ -107,8 +110,36 @@ def fill_gaps(graph: NDArray[Any], source: str, findings: "Findings") -> NDArray
     return np.where(gaps, 0, graph).astype(graph.dtype)
 
 
+def _find_code(values: NDArray[Any]) -> float | None:
+    """The number that means a missing value: -99, -999 or -9999, if all others are far from it."""
+    low = float(values.min(initial=0.0))
+    return low if low in MISSING_CODES and values[values > low].min(initial=0.0) > low / 10 else None
+
+
+def _refuse_codes(values: NDArray[Any], source: str, findings: "Findings") -> None:
+    if (code := _find_code(values)) is not None:
+        row, column = np.argwhere(values == code)[0]
+        findings.refuse(
+            source,
+            f"{source} has the value {code:g} at row {row + 1}, column {column + 1}, which may mean a missing value; "
+            "write nan if it does, or leave the subject out with exclude=.",
+        )
+
+
+def mend_covariates(covariates: pd.DataFrame, findings: "Findings") -> pd.DataFrame:
+    """Covariates whose numbers that mean a missing value are NaN, on record."""
+    frame = covariates.copy()
+    for column in (column for column in frame if frame[column].dtype.kind in "iuf"):
+        while (code := _find_code(frame[column].dropna().to_numpy())) is not None:
+            is_code = frame[column] == code
+            findings.handle(f"{code:g} in {column!r} taken for a missing value", f"{is_code.sum()} subjects")
+            frame[column] = frame[column].astype(float).mask(is_code)
+    return frame
+
+
 def mend_series(series: NDArray[Any], source: str, findings: "Findings") -> NDArray[Any]:
     """Set columns without any value to 0; refuse other gaps."""
+    _refuse_codes(series, source, findings)
     gaps = ~np.isfinite(series)
     is_silent = gaps.all(axis=0)
     if gaps[:, ~is_silent].any():

@@ -85,8 +85,8 @@ def load_graphs(
         The table of subjects, if it is not ``participants.tsv`` or ``.csv`` in the folder of the matrices. Rows of a
         DataFrame are in the order of graphs that have no identifiers.
     where : str or sequence of str, optional
-        Conditions on rows of the participants table, such as "Modality=fMRI" or "Visit!=2". Several rows of a subject
-        that agree in all columns that are used count once; others are refused.
+        Conditions on rows of the participants table, such as "Modality=fMRI" or "Visit!=2"; all others are left out.
+        Several rows of a subject that agree in all columns that are used count once; others are refused.
     array : str, optional
         The array of graphs, if a file has several.
     subjects : str, path or sequence of str, optional
@@ -109,7 +109,7 @@ def load_graphs(
         The number of nodes. It is not in edge lists if the last nodes have no edge. Other data are refused if they have
         another number.
     index_base : {0, 1}, optional
-        Number of the first node of edge lists, if that is ambiguous.
+        Number of the first node of edge lists, or of the first region in ``regions``, if that is ambiguous.
     directed : bool, optional
         Whether edge lists are directed, if that is ambiguous.
     triangle : {"upper", "lower"}, optional

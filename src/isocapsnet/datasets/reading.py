@@ -5,7 +5,6 @@ collects matrices and what is known about their subjects, notes problems in :cla
 first one, and ends with :func:`assemble`, which applies exclusions, mends, aligns, checks and builds the dataset.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,14 +15,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.atlas import Atlas, Layout, find_atlas, fit_atlas, layout_of, load_atlas
+from isocapsnet.datasets.atlas import (
+    Atlas,
+    Layout,
+    are_numbered,
+    check_networks,
+    find_atlas,
+    fit_atlas,
+    layout_of,
+    load_atlas,
+)
 from isocapsnet.datasets.fields import encode_labels, select_folds
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.identifiers import read_list
+from isocapsnet.datasets.identifiers import find_persons, read_list, spelling_key
 from isocapsnet.datasets.isolation import ReadLimit
-from isocapsnet.datasets.mending import mend_and_align
+from isocapsnet.datasets.mending import mend_and_align, mend_covariates
 
 
 def as_names(names: str | Iterable[Any]) -> tuple[str, ...]:
@@ -194,15 +203,17 @@ def assemble(
         return None
     n_nodes = matrices[0].shape[1]
     atlas = None if options.atlas is None else fit_atlas(load_atlas(options.atlas), common_names, n_nodes)
+    if atlas is not None and (common_names is None or are_numbered(common_names)):
+        check_networks(atlas, [name, *sources])
     return BrainGraphs(
         None if is_series else np.stack(matrices) if isinstance(matrices, list) else matrices,
         codes,
         label_names=label_names,
         subjects=subjects,
         sites=sites,
-        covariates=covariates,
+        covariates=None if covariates is None else mend_covariates(covariates, findings),
         time_series=list(matrices) if is_series else None,
-        atlas=atlas or find_atlas(common_names, coordinates, n_nodes, atlas_name, name),
+        atlas=atlas or find_atlas(common_names, coordinates, n_nodes, atlas_name),
         folds=folds,
         exclusions=findings.exclusions,
         handled=findings.handled,
@@ -242,12 +253,29 @@ def _take(values: Any, index: NDArray[np.int64]) -> Any:
 
 
 def _check_unique(subjects: Sequence[str], sources: Sequence[str], findings: Findings) -> None:
-    for subject in (subject for subject, count in Counter(subjects).items() if count > 1):
-        where = [source for source, other in zip(sources, subjects, strict=True) if other == subject]
-        problem = f"Subject {subject!r} has {len(where)} matrices"
-        if len(set(where)) > 1:  # of several files, one can be chosen
+    """Refuse a subject who occurs twice, also in two spellings; several scans of a person are on record."""
+    if "" in subjects:
+        findings.errors.append(f"{sources[subjects.index('')].rstrip(' ')} has no identifier; give it one.")
+    spellings: dict[Any, list[int]] = {}
+    for index, subject in enumerate(subjects):
+        spellings.setdefault(spelling_key(subject) or subject, []).append(index)
+    for indices in (several for several in spellings.values() if len(several) > 1):
+        names = list(dict.fromkeys(subjects[i] for i in indices))
+        where = list(dict.fromkeys(sources[i] for i in indices))
+        if len(names) > 1:
+            findings.errors.append(f"{list_some(list(map(repr, names)), 3)} are spellings of one subject; keep one.")
+            continue
+        problem = f"Subject {names[0]!r} has {len(indices)} matrices"
+        if len(where) > 1:  # of several files, one can be chosen
             problem += f" ({', '.join(where[:3])}); choose one with select= by a part of its file name"
         findings.errors.append(f"{problem}, or keep one of them.")
+    n_persons = len({*find_persons(subjects)})
+    if n_persons < len(spellings):
+        findings.handle("several graphs of one person, by the names", f"{len(spellings)} graphs of {n_persons} people")
+        findings.warnings.append(
+            f"The {len(spellings)} graphs are of {n_persons} people by their names; a person is never in training and "
+            "test at once."
+        )
 
 
 def _encode(

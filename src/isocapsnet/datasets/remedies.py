@@ -11,8 +11,10 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.reading import ReadOptions
 
 # An argument with a value, as messages write it: kind="edges", n_nodes=8, directed=True.
-_HINT = re.compile(r"""\b(\w+)=(?:"([^"]+)"|(\d+)|(True|False))""")
+_HINT = re.compile(r"""\b(\w+)=(?:"([^"]+)"|(\d{1,9})|(True|False))""")
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions)) - {"exclude", "max_missing", "read_limit", "like"}
+#: Options of several values.
+_ADDED = ("where", "select")
 _MOST_TRIALS = 10
 _MOST_CHANGES = 3
 _SECONDS = 30.0
@@ -41,8 +43,10 @@ def find_remedies(source: Any, options: ReadOptions, findings: Findings) -> list
         found: list[Remedy] = []
         following: list[tuple[dict[str, Any], Findings]] = []
         for changes, noted in level:
-            for hint in _list_hints(noted):
-                trial = {**changes, **hint}
+            for name, value in _list_hints(noted):
+                # Another condition or part of a name is added to those that are given.
+                given = changes.get(name, getattr(options, name)) if name in _ADDED else ()
+                trial = {**changes, name: (*given, value) if name in _ADDED else value}
                 if trial in seen or trial == changes or n_trials >= _MOST_TRIALS:
                     continue
                 seen.append(trial)
@@ -62,11 +66,11 @@ def find_remedies(source: Any, options: ReadOptions, findings: Findings) -> list
     return []
 
 
-def _list_hints(findings: Findings) -> Iterator[dict[str, Any]]:
+def _list_hints(findings: Findings) -> Iterator[tuple[str, Any]]:
     """The options that refusals name with a value; to set subjects aside comes last."""
     for sentence in findings.errors[:3]:
         for name, text, number, flag in _HINT.findall(sentence):
             if name in _OPTIONS:
-                yield {name: text or (int(number) if number else flag == "True")}
+                yield name, text or (int(number) if number else flag == "True")
     if findings.find_refused():
-        yield {"skip_refused": True}
+        yield "skip_refused", True

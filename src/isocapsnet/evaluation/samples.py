@@ -26,7 +26,7 @@ class Samples:
     data : BrainGraphs
     group : str, optional
         The covariate that says which graphs are of one person. Graphs of a person are never split between training
-        and test. By default each graph is of a person of its own.
+        and test. By default the names of the subjects say so: sub-01_ses-1 and sub-01_ses-2 are of one person.
     use_series : bool
         Use the time series of a dataset that has graphs as well.
     """
@@ -47,7 +47,7 @@ class Samples:
         self.classes: NDArray[np.int64] = np.unique(self.labels[self.labelled])
         self.class_names = [data.label_names[code] for code in self.classes]
         #: The person of each graph ``(n_graphs,)``.
-        self.subjects: NDArray[Any] = data.subjects
+        self.subjects: NDArray[Any] = data.persons
         #: Of the data and of the grouping, which changes the splits.
         self.digest = data.digest()
         if group is not None:

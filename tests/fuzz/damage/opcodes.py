@@ -163,7 +163,7 @@ def _repickle(content: bytes, rng: Random) -> bytes:
     if is_array:
         value = tree.get("list", tree) if isinstance(tree, dict) else tree
         tree = np.empty(() if rng.random() < 0.8 else (1,), dtype=object)
-        tree[...] = [value] if tree.ndim else value
+        tree.fill(value)  # as one object, also if it is a list or an array
     return pickle.dumps(tree, protocol=rng.randrange(6))
 
 

@@ -82,6 +82,8 @@ def _index_nodes(
     are_named = any(one.ends.dtype.kind == "U" for one in lists)
     ends = [one.ends.astype(np.str_ if are_named else np.int64) for one in lists]
     ids = np.unique(np.concatenate([one.ravel() for one in ends]))
+    if not are_named and options.index_base is None and options.expected_n_nodes is None and options.atlas is None:
+        _check_bases(lists, ends)
     names, order, what = _list_nodes(ids, are_named, options)
     findings.handle(f"edge lists: {len(names)} nodes, {what}", f"{len(lists)} files")
     if options.n_nodes is not None and len(names) != options.n_nodes:
@@ -92,6 +94,18 @@ def _index_nodes(
         raise InputError(f"{where} has the node {other}; check n_nodes=, index_base= and atlas= ({len(names)} nodes).")
     index = np.array([order[str(node)] for node in ids.tolist()], dtype=np.int64)
     return names, [index[np.searchsorted(ids, one)] for one in ends]
+
+
+def _check_bases(lists: Sequence[EdgeList], ends: Sequence[NDArray[Any]]) -> None:
+    """Refuse lists of which some may count from 0 and others from 1: none has both 0 and the largest number."""
+    high = max(int(one.max(initial=0)) for one in ends)
+    from_0 = [edges.name for edges, one in zip(lists, ends, strict=True) if (one == 0).any()]
+    to_high = [edges.name for edges, one in zip(lists, ends, strict=True) if (one == high).any()]
+    if from_0 and not {*from_0} & {*to_high}:
+        raise InputError(
+            f"{from_0[0]} has node 0 but not {high}, {to_high[0]} has node {high} but not 0, and no file has both, so "
+            "some may count from 0 and others from 1; pass index_base=0 if all count from 0."
+        )
 
 
 def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tuple[list[str], dict[str, int], str]:
@@ -119,9 +133,10 @@ def _list_nodes(ids: NDArray[Any], are_named: bool, options: ReadOptions) -> tup
     return names, {str(base + i): i for i in range(n_nodes)}, f"counted from {base} ({why})"
 
 
-def natural_key(name: str) -> list[tuple[bool, int, str]]:
-    """A key that sorts region2 before region10."""
-    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
+def natural_key(name: str) -> list[tuple[bool, int, str, str]]:
+    """A key that sorts region2 before region10. Numbers may have any number of digits."""
+    parts = [(part, part.lstrip("0") if part.isdecimal() else "") for part in re.split(r"(\d+)", name)]
+    return [(not part.isdecimal(), len(digits), digits, part) for part, digits in parts]
 
 
 def _find_base(ids: NDArray[Any], options: ReadOptions) -> tuple[int, int, str]:

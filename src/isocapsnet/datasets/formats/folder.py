@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,52 +14,38 @@ from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
 from isocapsnet.datasets.findings import Findings
-from isocapsnet.datasets.formats.cifti import is_cifti, read_cifti
+from isocapsnet.datasets.formats.cifti import read_cifti
 from isocapsnet.datasets.formats.edge_graphs import build_graphs
+from isocapsnet.datasets.formats.files import EDGE_LISTS, TEXTS, entity, find_files
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.joining import (
     columns_of,
     describe,
+    leave_out_others,
     note_graphs_alone,
     note_rows_alone,
     open_participants,
 )
-from isocapsnet.datasets.formats.matlab import choose_matrix, read_mat_matrix
+from isocapsnet.datasets.formats.matlab import choose_matrix, read_mat
 from isocapsnet.datasets.formats.matrices import edges_of_matrix, find_edges, parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_matrix
-from isocapsnet.datasets.formats.participants import Participants, find_table, is_table
-from isocapsnet.datasets.formats.recognition import Content, Kind, find_strays, is_named_series, recognise
-from isocapsnet.datasets.formats.regions import find_regions, is_region_list, name_regions
+from isocapsnet.datasets.formats.participants import Participants, find_table
+from isocapsnet.datasets.formats.recognition import Content, Kind, find_strays, recognise
+from isocapsnet.datasets.formats.regions import find_regions, name_regions
 from isocapsnet.datasets.formats.text import read_grid
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.identifiers import find_site
+from isocapsnet.datasets.identifiers import find_persons, find_site, list_scans, spelling_key
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import COLUMN_OPTIONS, FOLDER_OPTIONS, Reader, ReadOptions, assemble
 
-
-def read_npz_matrix(path: Path, limit: ReadLimit, array: str | None = None) -> tuple[NDArray[Any], None]:
-    """The largest matrix of a subject's ``.npz`` file, or the one that is named; it does not name its nodes."""
-    return choose_matrix(path.name, read_archive(path, limit), array), None
-
-
-_EDGE_LISTS = frozenset({".edges", ".edgelist"})
-_TEXTS = _EDGE_LISTS | {".csv", ".tsv", ".txt", ".1d"}
 #: Extension to ``read(path, limit)``, which returns a matrix and the names of its nodes, if the file has any.
 _MATRICES: dict[str, Callable[..., tuple[NDArray[Any], list[str] | None]]] = {
     ".npy": read_npy_matrix,
-    ".mat": read_mat_matrix,
     ".graphml": read_graphml,
-    ".npz": read_npz_matrix,
     ".nii": read_cifti,
 }
-#: Formats whose files have several arrays, of which ``array`` chooses one.
-_WITH_ARRAYS = (".mat", ".npz")
-_EXTENSIONS = _TEXTS | _MATRICES.keys()
-# These are only read if there are no others, because other tools leave such files beside matrices.
-_SECOND_CHOICE = (".npz", ".nii")
-_SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
-# BIDS suffixes of connectivity matrices and time series. If a folder has them, its other tables are ignored.
-_BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
+#: Formats whose files have several arrays, of which ``array`` chooses one: extension to ``read(path, limit)``.
+_ARRAYS: dict[str, Callable[..., Mapping[str, NDArray[Any]]]] = {".mat": read_mat, ".npz": read_archive}
 #: Targets that are not columns: the letters at the start of a subject's id, and the folder that contains its file.
 _NAME_TARGETS = ("@subject", "@folder")
 #: Sites that are not columns: what is before the subject's number in the file name, and the folder.
@@ -79,7 +66,8 @@ class _Scan:
 def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: ReadLimit) -> BrainGraphs | None:
     """Read every subject's file and join it with the participants table."""
     table = options.participants if options.participants is not None else find_table(folder)
-    paths = _find_files(folder, table if isinstance(table, Path) else None, options, findings)
+    extensions = _MATRICES.keys() | _ARRAYS.keys()
+    paths = find_files(folder, extensions, table if isinstance(table, Path) else None, options, findings)
     if options.subjects is not None and not isinstance(options.subjects, str):
         raise InputError("subjects= is the column of identifiers in the participants table of a folder; give its name.")
     participants = open_participants([path.stem for path in paths], table, options, findings, limit)
@@ -90,15 +78,19 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     scans = [_identify(path, folder, participants, findings) for path in paths]
     findings.subjects |= {scan.source: scan.subject for scan in scans}
     if participants is not None:
-        note_rows_alone(participants, [scan.row for scan in scans], findings)
+        rows = [scan.row for scan in scans]
+        note_rows_alone(participants, rows, findings)
+        leave_out_others(participants, [scan.subject for scan in scans], rows, findings)
     # Files of excluded subjects are not opened, because they may be unreadable.
     aliases = {scan.path.stem: scan.subject for scan in scans}
     scans = [scans[i] for i in findings.exclude(options.exclude, [scan.subject for scan in scans], aliases)]
     scans = _read_contents(scans, options, findings, limit)
     if participants is not None:
         note_graphs_alone(participants, {scan.path.name: scan.row for scan in scans}, findings)
+    _check_persons([scan for scan in scans if scan.row is None], findings)
     contents = [scan.content for scan in scans if scan.content is not None]
-    if options.kind == "auto" and (options.index_base is not None or options.directed is not None):
+    regions = options.regions if options.regions is not None else find_regions(folder)
+    if options.kind == "auto" and (options.directed is not None or (options.index_base is not None and not regions)):
         options = replace(options, kind="edges")
     kind: Kind = "graphs"
     if contents:
@@ -106,7 +98,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     kept = {id(content) for content in contents}
     scans = [scan for scan in scans if id(scan.content) in kept]
     about = _build_matrices(contents, kind, options, findings)
-    about |= _name_nodes(folder, scans, kind, options, findings, limit)
+    about |= _name_nodes(regions, scans, kind, options, findings, limit)
     about |= _describe(scans, participants, options, findings)
     return assemble(
         subjects=[scan.subject for scan in scans],
@@ -124,65 +116,6 @@ READER = Reader(
 )
 
 
-def _entity(name: str, key: str) -> str | None:
-    """The value of a BIDS entity in a file name: "rest" for "task" in sub-01_task-rest_relmat.tsv."""
-    match = re.search(rf"(?:^|_){key}-([^_.]+)", name)
-    return match[1] if match else None
-
-
-def _find_files(folder: Path, table: Path | None, options: ReadOptions, findings: Findings) -> list[Path]:
-    """The subjects' files: graphs or time series, not both."""
-    files = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in _EXTENSIONS
-        and path.is_file()
-        and not is_table(path)
-        and not is_region_list(path)
-        and path != options.regions
-        and (path.suffix.lower() != ".nii" or is_cifti(path))
-        and (table is None or not path.samefile(table))
-        and not _SIDE_FILES.fullmatch(path.name)
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    files = [path for path in files if _BIDS_DATA.fullmatch(path.name)] or files
-    first = [path for path in files if path.suffix.lower() not in _SECOND_CHOICE]
-    files = first if 2 * len(first) >= len(files) else files
-    if options.select:
-        n_files = len(files)
-        for part in options.select:  # a part of the file name, else of the folders
-            # ses-1 is not a part of ses-12.
-            before, after = (r"(?<!\d)" if part[:1].isdigit() else ""), (r"(?!\d)" if part[-1:].isdigit() else "")
-            exact = re.compile(before + re.escape(part) + after)
-            names = [path for path in files if exact.search(path.name)]
-            files = names or [path for path in files if exact.search(path.relative_to(folder).as_posix())]
-        findings.handle(f"files whose path has {' and '.join(options.select)}", f"{len(files)} of {n_files} files")
-    series = [path for path in files if is_named_series(path.name)]
-    graphs = [path for path in files if not is_named_series(path.name)]
-    if options.kind == "series":
-        chosen = series or graphs
-    else:
-        chosen = graphs or series
-        if graphs and series:
-            findings.handle("time series not read, because there are graphs", f"{len(series)} files")
-    if not chosen:
-        wanted = f" whose path has {' and '.join(options.select)}" if options.select else ""
-        raise InputError(f"{folder.name} holds no matrices ({', '.join(sorted(_EXTENSIONS))}){wanted}.")
-    _check_variants(chosen)
-    return chosen
-
-
-def _check_variants(paths: list[Path]) -> None:
-    """Refuse a folder in which subjects have several files each, naming the choices."""
-    subjects = [_entity(path.name, "sub") for path in paths]
-    variants = {path.name.replace(f"sub-{subject}_", "") for path, subject in zip(paths, subjects, strict=True)}
-    if None not in subjects and len(set(subjects)) < len(paths) and 1 < len(variants) < len(paths):
-        raise InputError(
-            f"Subjects have several matrices each: {', '.join(sorted(variants)[:6])}"
-            f"{'...' if len(variants) > 6 else ''}; choose one with select=, a part of its file name."
-        )
-
-
 def _identify(path: Path, folder: Path, participants: Participants | None, findings: Findings) -> _Scan:
     """The subject of a file, by the participants table where it has one, else by the file's name."""
     source = path.relative_to(folder).as_posix()
@@ -190,7 +123,7 @@ def _identify(path: Path, folder: Path, participants: Participants | None, findi
         if participants is not None and (row := participants.find(path.stem)) is not None:
             return _Scan(path, source, participants.ids[row], row)
     stem = re.sub(r"\.(pconn|ptseries)$", "", path.stem, flags=re.IGNORECASE)
-    return _Scan(path, source, _entity(stem, "sub") or stem, None)
+    return _Scan(path, source, entity(stem, "sub") or stem, None)
 
 
 def _read_contents(scans: list[_Scan], options: ReadOptions, findings: Findings, limit: ReadLimit) -> list[_Scan]:
@@ -210,24 +143,45 @@ def _read_contents(scans: list[_Scan], options: ReadOptions, findings: Findings,
     for source, sentence in problems.items():
         if source not in strays:
             findings.refuse(source, sentence)
-    return [scan for scan in scans if scan.source not in strays]
+    scans = [scan for scan in scans if scan.source not in strays]
+    arrays = Counter(scan.content.array for scan in scans if scan.content is not None and scan.content.array)
+    if 1 < len(arrays) < arrays.total():  # if all are different, they are called after the subjects
+        listed = list_some([f'array="{name}" ({count} files)' for name, count in arrays.most_common()], 3)
+        findings.errors.append(f"The matrices of the files are called differently; choose one: {listed}.")
+    return scans
+
+
+def _check_persons(scans: Sequence[_Scan], findings: Findings) -> None:
+    """Refuse several files of a person of whom no table says which one is meant."""
+    files: dict[str, list[str]] = {}
+    for scan, person in zip(scans, find_persons([scan.subject for scan in scans]), strict=True):
+        files.setdefault(person, []).append(scan.source)
+    repeated = [several for several in files.values() if len(several) > 1]
+    if repeated and len({spelling_key(scan.subject) for scan in scans}) == len(scans):
+        findings.errors.append(
+            f"{list_some(repeated[0], 3)} are of one person by their names ({len(repeated)} people have several "
+            f"files); choose one file each with select=, a part of its name{list_scans(repeated[0])}."
+        )
 
 
 def _read_content(path: Path, source: str, limit: ReadLimit, array: str | None) -> Content:
     """What a subject's file holds; text that may be a matrix and an edge list is returned as both."""
     suffix = path.suffix.lower()
-    if array is not None and suffix not in _WITH_ARRAYS:
+    if suffix in _ARRAYS:
+        arrays = _ARRAYS[suffix](path, limit)
+        name = choose_matrix(path.name, arrays, array)
+        return Content(source, arrays[name], edges=edges_of_matrix(source, arrays[name]), array=name)
+    if array is not None:
         raise InputError(f"array= does not apply to {path.name}, which has one matrix; leave it out.")
-    if suffix not in _TEXTS:
-        arguments = () if array is None else (array,)
-        matrix, node_names = _MATRICES[suffix](path, limit, *arguments)
+    if suffix not in TEXTS:
+        matrix, node_names = _MATRICES[suffix](path, limit)
         edges = edges_of_matrix(source, matrix) if node_names is None else None
         return Content(source, matrix, node_names, edges=edges)
     grid = read_grid(path, limit)
     edges = find_edges(replace(grid, name=source))
-    if suffix in _EDGE_LISTS and edges is None:
+    if suffix in EDGE_LISTS and edges is None:
         raise InputError(f"{path.name} is not an edge list: its rows must be two nodes and, optionally, a weight.")
-    if edges is not None and (suffix in _EDGE_LISTS or edges.is_titled):
+    if edges is not None and (suffix in EDGE_LISTS or edges.is_titled):
         return Content(source, edges=edges)
     try:
         table = parse_matrix(grid)
@@ -243,8 +197,8 @@ def _build_matrices(
 ) -> dict[str, Any]:
     """The matrices and the names of their nodes."""
     if kind != "edges":
-        if options.index_base is not None or options.directed is not None:
-            findings.errors.append("index_base= and directed= apply to edge lists only; leave them out.")
+        if options.directed is not None:
+            findings.errors.append("directed= applies to edge lists only; leave it out.")
         return {
             "matrices": [content.matrix for content in contents if content.matrix is not None],
             "node_names": [content.node_names for content in contents],
@@ -257,22 +211,29 @@ def _build_matrices(
 
 
 def _name_nodes(
-    folder: Path, scans: Sequence[_Scan], kind: Kind, options: ReadOptions, findings: Findings, limit: ReadLimit
+    source: Path | None,
+    scans: Sequence[_Scan],
+    kind: Kind,
+    options: ReadOptions,
+    findings: Findings,
+    limit: ReadLimit,
 ) -> dict[str, Any]:
     """The names of the nodes from lists of the regions of each subject, if there are such lists."""
-    source = options.regions if options.regions is not None else find_regions(folder)
     matrices = [scan.content.matrix for scan in scans if scan.content is not None and scan.content.matrix is not None]
-    if source is None or kind == "edges" or len(matrices) < len(scans):
-        if options.regions is not None and kind == "edges":
+    names: dict[str, Any] = {}
+    if kind == "edges":
+        if options.regions is not None:
             raise InputError("regions= does not apply to edge lists, which name their nodes; leave it out.")
-        return {}
-    if options.regions is None and all(scan.content is not None and scan.content.node_names for scan in scans):
-        return {}
-    with findings.noting():
-        subjects, sources = [scan.subject for scan in scans], [scan.source for scan in scans]
-        sizes = [matrix.shape[1] for matrix in matrices]
-        return name_regions(source, subjects, sources, sizes, options, findings, limit)
-    return {}
+        return names
+    are_named = all(scan.content is not None and scan.content.node_names for scan in scans)
+    if source is not None and len(matrices) == len(scans) and not (options.regions is None and are_named):
+        with findings.noting():
+            subjects, sources = [scan.subject for scan in scans], [scan.source for scan in scans]
+            sizes = [matrix.shape[1] for matrix in matrices]
+            names = name_regions(source, subjects, sources, sizes, options, findings, limit)
+    if options.index_base is not None and not names and not findings.errors:
+        findings.errors.append("index_base= applies to edge lists and to lists of regions only; leave it out.")
+    return names
 
 
 def _describe(
@@ -282,7 +243,7 @@ def _describe(
     about: dict[str, Any] = {}
     if scans:
         name = scans[0].path.stem
-        about["atlas_name"] = _entity(name, "atlas") or _entity(name, "seg") or ""
+        about["atlas_name"] = entity(name, "atlas") or entity(name, "seg") or ""
     if options.target == "@subject":
         about["labels"] = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
     elif options.target == "@folder":

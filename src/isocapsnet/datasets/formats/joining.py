@@ -12,7 +12,8 @@ from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers, is_identifier
-from isocapsnet.datasets.formats.tables import filter_rows, has_names, open_table
+from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
+from isocapsnet.datasets.formats.text import Table
 from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions, as_names
@@ -53,10 +54,20 @@ def note_rows_alone(participants: Participants, rows: Sequence[int | None], find
             findings.exclusions[subject] = f"no matrix for this row of {participants.name}"
 
 
+def leave_out_others(
+    participants: Participants, subjects: Sequence[str], rows: Sequence[int | None], findings: Findings
+) -> None:
+    """Exclude subjects without a row that fulfils the conditions, if there are any; ``rows`` are those of subjects."""
+    conditions = " and ".join(participants.where)
+    for subject, row in zip(subjects, rows, strict=True):
+        if conditions and row is None:
+            findings.exclusions[subject] = f"no row of {participants.name} where {conditions}"
+
+
 def note_graphs_alone(participants: Participants, rows: Mapping[str, int | None], findings: Findings) -> None:
     """Note matrices without a row in the table; ``rows`` is the row of each."""
     for source, row in rows.items():
-        if row is None:
+        if row is None and source not in findings.exclusions:
             findings.handle(f"matrix without a row in {participants.name} kept as unlabelled", source)
 
 
@@ -94,8 +105,10 @@ def find_cohort(
     """
     columns = {key: values for key, values in arrays.items() if values.shape == (n_graphs,)}
     for key in (*_LABELS, *_SUBJECTS, *_SITES):
-        if key in arrays and key not in columns and arrays[key].ndim == 1:
-            raise InputError(f"{where} has {n_graphs} graphs but {len(arrays[key])} {key}.")
+        if key in arrays and key not in columns:
+            shape = arrays[key].shape
+            number = len(arrays[key]) if len(shape) == 1 else f"an array of shape {shape} called"
+            raise InputError(f"{where} has {n_graphs} graphs but {number} {key}.")
     subjects_key = None if ids is not None else _find_key(columns, options.subjects, _SUBJECTS)
     id_column = None
     if subjects_key is not None:
@@ -118,6 +131,7 @@ def find_cohort(
         if (twice := next((row for row in known if known.count(row) > 1), None)) is not None:
             raise InputError(f"{where} has several graphs of subject {participants.ids[twice]}; keep one.")
         note_rows_alone(participants, rows, findings)
+        leave_out_others(participants, ids, rows, findings)
         note_graphs_alone(participants, dict(zip(ids, rows, strict=True)), findings)
     elif options.where:
         raise InputError("where= chooses rows of a table of subjects, and there is none; pass participants=.")
@@ -148,7 +162,12 @@ def choose(
         names = list_some(columns) or "none"
         how = "" if options.participants is not None else "; if a table beside it has it, pass participants="
         raise InputError(f"{where} has no array {asked!r} of one value per graph; it has {names}{how}.")
-    return asked or next((name for name in usual if name in columns), None)
+    there = [name for name in usual if name in columns]
+    for name in there[1:] if asked is None and there and there[0] != usual[0] else ():
+        if columns[name].tolist() != columns[there[0]].tolist():
+            how = "target=" if usual is _LABELS else "site="
+            raise InputError(f"{where} has {there[0]!r} and {name!r}, which differ; choose one with {how}.")
+    return asked or next(iter(there), None)
 
 
 def _find_key(columns: Mapping[str, Any], asked: Any, usual: Sequence[str]) -> str | None:
@@ -176,7 +195,7 @@ def _read_ids(
     elif Path(asked).is_file():
         ids, what = tuple(read_list(asked)), Path(asked).name
     elif options.participants is not None:
-        table, column = filter_rows(open_table(options.participants, limit), options.where), str(asked)
+        table, column = _rows_in_order(n_graphs, options, limit), str(asked)
         ids, what = tuple(clean_identifiers(table.column(column))), f"column {asked!r} of {table.name}"
     else:
         names = f"it has {list_some(columns) or 'none'}, and there is no such file"
@@ -187,6 +206,13 @@ def _read_ids(
     return list(ids), column
 
 
+def _rows_in_order(n_graphs: int, options: ReadOptions, limit: ReadLimit) -> Table:
+    """The table of subjects, or its rows that fulfil ``where`` unless the table has one row per graph."""
+    assert options.participants is not None
+    table = open_table(options.participants, limit)
+    return table if len(table.lines) == n_graphs else table.take(choose_rows(table, options.where))
+
+
 def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: ReadLimit) -> ReadOptions:
     """The options with the column of identifiers of graphs that have none.
 
@@ -195,7 +221,7 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
     """
     source = options.participants
     assert source is not None
-    table = filter_rows(open_table(source, limit), options.where)
+    table = _rows_in_order(n_graphs, options, limit)
     titles = [column for column in table.columns if is_identifier(column)]
     if isinstance(source, Path):
         column = (titles or list(table.columns))[0]
@@ -205,11 +231,16 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
         raise InputError(f"{where} does not say which subjects its {n_graphs} graphs are; {how}.")
     if len(table.lines) != n_graphs:
         raise InputError(f"{table.name} has {len(table.lines)} rows for {n_graphs} graphs.")
+    if not has_names(source.index) and not source.index.is_monotonic_increasing:
+        raise InputError(
+            f"The index of {table.name} is not in order, so its rows may not be in the order of the graphs; call "
+            "sort_index() or reset_index() first."
+        )
     if has_names(source.index):
         return replace(options, subjects=next(iter(table.columns)))
     if len(titles) == 1:
         return replace(options, subjects=titles[0])
-    if options.where or "graph number" in table.columns:
+    if len(source) != n_graphs or "graph number" in table.columns:
         raise InputError(f"{table.name} has no column of identifiers; name it with subjects=.")
     return replace(
         options, participants=source.assign(**{"graph number": range(1, n_graphs + 1)}), subjects="graph number"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import DTYPE, Parsed, ReadLimit, parse
 
@@ -35,35 +36,36 @@ def parse_mat(path: Path, limit: ReadLimit) -> Parsed:
     return {name: value for name, value in variables.items() if _is_plain(value)}, {}
 
 
-def read_mat_matrix(path: Path, limit: ReadLimit, array: str | None = None) -> tuple[NDArray[Any], None]:
-    """The largest matrix of a subject's ``.mat`` file, or the one that is named; it does not name its nodes."""
-    return choose_matrix(path.name, read_mat(path, limit), array), None
+def choose_matrix(where: str, arrays: Mapping[str, NDArray[Any]], array: str | None) -> str:
+    """The name of a subject's matrix: the one that was asked for, ``adjacency``, or the only one that can be.
 
-
-def choose_matrix(where: str, arrays: Mapping[str, NDArray[Any]], array: str | None) -> NDArray[Any]:
-    """The matrix of that name, else the largest. Several of the same size are refused unless they are equal."""
+    That is the only square matrix, unless a larger one is not square, else the only matrix. Equal matrices count once.
+    """
     matrices = {k: v for k, v in arrays.items() if v.dtype.kind in "fiub" and v.ndim == 2 and min(v.shape) > 1}
     if array is not None:
         if array not in matrices:
             raise InputError(f"{where} has no matrix {array!r}; it has {', '.join(matrices) or 'none'}.")
-        return matrices[array]
+        return array
     if not matrices:
         if any(v.ndim == 3 for v in arrays.values()):
             raise InputError(
                 f"{where} has no matrix, but a stack; if it has all subjects, give this file, not its folder."
             )
         raise InputError(f"{where} holds no matrix.")
+    if "adjacency" in matrices:
+        return "adjacency"
     if "Z" in matrices and "DOF" in arrays:  # results of CONN, which also have standard errors
-        return matrices["Z"]
-    largest = max(matrices, key=lambda key: matrices[key].size)
-    square = [k for k, v in matrices.items() if v.shape[0] == v.shape[1]]
-    if square and largest not in square:
-        raise InputError(f'{where} has several matrices; choose one with array="{largest}" or array="{square[0]}".')
-    same = [k for k, v in matrices.items() if v.shape == matrices[largest].shape and not _equal(v, matrices[largest])]
-    if same:
-        names = " or ".join(f'array="{name}"' for name in [largest, *same][:3])
-        raise InputError(f"{where} has several matrices; choose one with {names}.")
-    return matrices[largest]
+        return "Z"
+    square = [name for name, matrix in matrices.items() if matrix.shape[0] == matrix.shape[1]]
+    largest = max(matrix.size for matrix in matrices.values())
+    is_clear = any(matrices[name].size == largest for name in square)
+    names = square if is_clear else list(matrices)
+    others = [name for name in names[1:] if not _equal(matrices[name], matrices[names[0]])]
+    if others:
+        listed = list_some([f"{name} {matrices[name].shape}" for name in [names[0], *others]])
+        hints = " or ".join(f'array="{name}"' for name in [names[0], *others][:3])
+        raise InputError(f"{where} has several matrices ({listed}); choose one with {hints}.")
+    return names[0]
 
 
 def _equal(first: NDArray[Any], second: NDArray[Any]) -> bool:

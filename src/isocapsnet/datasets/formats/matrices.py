@@ -18,6 +18,7 @@ INDEX_TITLES = frozenset({"", "node", "nodes", "index", "time", "region", "unnam
 _ENDS = re.compile(
     r"source|target|from|to|src|dst|i|j|u|v|row|col|column|start|end|head|tail|(source|target)?(node|region|roi)[12ab]?"
 )
+_NO_WEIGHT = re.compile(r"(p|q)([-_ .]?val(ue)?)?|p[-_ ]?(fdr|corr?)|fdr", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def find_edges(grid: Grid) -> EdgeList | None:
     if width not in (2, 3) or any(len(row) != width for row in rows):
         return None
     is_titled = all(map(is_end, rows[0][:2]))
-    if not is_titled and width == 3 and is_end(rows[0][2]):
+    if width == 3 and (_NO_WEIGHT.fullmatch(rows[0][2]) or (not is_titled and is_end(rows[0][2]))):
         raise InputError(f"{grid.name} calls its third column {rows[0][2]!r}; an edge list is source, target, weight.")
     has_header = is_titled or _has_header(rows)
     rows, lines = rows[has_header:], lines[has_header:]

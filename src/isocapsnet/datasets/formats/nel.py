@@ -14,7 +14,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.regions import known_nodes
-from isocapsnet.datasets.formats.text import is_value, read_text
+from isocapsnet.datasets.formats.text import is_index, is_value, read_text
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import Reader, ReadOptions, assemble
@@ -36,7 +36,7 @@ def read_nel(path: Path, options: ReadOptions, findings: Findings, limit: ReadLi
     regions = sorted({region for graph in graphs for region in graph.nodes.values()}, key=natural_key)
     if (listed := known_nodes(options)) and {*regions} <= {*listed}:
         regions = listed
-    elif all(map(str.isdecimal, regions)):
+    elif all(map(is_index, regions)):
         low, high = int(regions[0]), int(regions[-1])
         if high - low >= 2 * len(regions) + 10:
             raise InputError(f"{path.name} has regions from {low} to {high}, but only {len(regions)} of them.")
@@ -93,13 +93,13 @@ def _take_line(graph: _Graph, words: list[str], where: str) -> None:
     kind, *values = words
     if kind == "n":
         node, region = values
-        region = str(int(region)) if region.isdecimal() else region
+        region = str(int(region)) if is_index(region) else region
         if node in graph.nodes or region in graph.nodes.values():
             raise InputError(f"{where}: the node {node} or its label {region} is listed twice in one graph.")
         graph.nodes[node] = region
     elif kind == "e":
         first, second, weight = values[0], values[1], values[2] if len(values) == 3 else "1"
-        if first not in graph.nodes or second not in graph.nodes or not is_value(weight):
+        if first not in graph.nodes or second not in graph.nodes or not is_value(weight) or "," in weight:
             raise InputError(f"{where}: the edge {first} - {second} has an unknown node or the weight {weight!r}.")
         pair = (
             (first, second) if (first, second) in graph.edges or (second, first) not in graph.edges else (second, first)

@@ -6,8 +6,7 @@ A file must never get the row of another subject: if names are ambiguous, the st
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,10 @@ import pandas as pd
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.fields import MISSING, is_missing
-from isocapsnet.datasets.formats.tables import filter_rows, open_table, suggest_filters
+from isocapsnet.datasets.formats.name_parts import Run, find_runs
+from isocapsnet.datasets.formats.tables import choose_rows, open_table, suggest_filters
 from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers
-from isocapsnet.datasets.identifiers import Tokens, plain_name, tokenize
+from isocapsnet.datasets.identifiers import Tokens, tokenize
 from isocapsnet.datasets.isolation import ReadLimit
 
 if TYPE_CHECKING:
@@ -32,17 +32,6 @@ _ID_WORDS = frozenset(
 _FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
 # As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
 _ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Part of a file name that may be an identifier: its tokens, how many are before and after it, and whether it
-    starts inside a word, as 50030 does in control50030."""
-
-    tokens: Tokens
-    n_before: int
-    n_after: int
-    is_inside: bool
 
 
 def is_table(path: Path) -> bool:
@@ -67,7 +56,8 @@ def find_table(folder: Path) -> Path | None:
 class Participants:
     """A table of subjects, whose column of identifiers is the one that occurs in ``file_names``, without extension.
 
-    ``ids`` are the subjects of its rows without the prefix of BIDS, empty if the identifier is missing.
+    ``ids`` are the subjects of its rows without the prefix of BIDS, empty if the identifier is missing. ``where``
+    leaves rows out after files were matched with all of them, so that no file gets the row of another subject.
     """
 
     def __init__(
@@ -79,11 +69,9 @@ class Participants:
         id_column: str | None = None,
         where: Sequence[str] = (),
     ) -> None:
-        whole = open_table(source, limit)
-        self.table = filter_rows(whole, where)
-        self.name = self.table.name
-        self.n_left_out = len(whole.lines) - len(self.table.lines)
-        self._runs = _find_runs(file_names)
+        self.table = whole = open_table(source, limit)
+        self.name, self.where = whole.name, where
+        self._runs = find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
         indexes = {name: _find_rows(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
         self.id_column = self._choose(indexes, file_names) if id_column is None else id_column
@@ -93,6 +81,12 @@ class Participants:
         self.ids = clean_identifiers(ids)
         self._rows = indexes[self.id_column]
         self._check_positions()
+        self._check_counting(file_names)
+        kept = choose_rows(whole, where)
+        index = {row: new for new, row in enumerate(kept)}
+        self._rows = {tokens: [index[row] for row in rows if row in index] for tokens, rows in self._rows.items()}
+        self.table, self.ids = whole.take(kept), [self.ids[row] for row in kept]
+        self.n_left_out = len(whole.lines) - len(kept)
 
     def _choose(self, indexes: Mapping[str, Mapping[Tokens, list[int]]], file_names: Sequence[str]) -> str:
         """The column that names most files.
@@ -135,7 +129,7 @@ class Participants:
         is_first = column == next(iter(columns))
         return is_first and not is_counting(columns[column]) and not any(map(is_identifier, columns))
 
-    def _match(self, file_name: str, index: Collection[Tokens]) -> list[_Run]:
+    def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
         matching = [run for run in self._runs[file_name] if run.tokens in index]
         return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
@@ -154,6 +148,19 @@ class Participants:
                 f"{other} has the subject {' '.join(matches[other].tokens)} of {self.name} elsewhere in its name "
                 f"than {one} has {' '.join(matches[one].tokens)}; name all files in the same way, such as sub-ID."
             )
+
+    def _check_counting(self, file_names: Sequence[str]) -> None:
+        """Refuse a column that counts the rows from another number than the files do."""
+        matched = {run.tokens for name in file_names for run in self._match(name, self._rows)}
+        if not is_counting(self.ids) or len(matched) == len(self.ids):
+            return
+        beyond = {str(int(self.ids[0]) - 1), str(int(self.ids[-1]) + 1)}
+        for name in file_names:
+            if not self._match(name, self._rows) and beyond & {*tokenize(name)}:
+                raise InputError(
+                    f"Column {self.id_column!r} of {self.name} counts from {self.ids[0]} to {self.ids[-1]}, and {name} "
+                    "is not among its numbers; if it does not name the subjects, remove it."
+                )
 
     def list_targets(self) -> list[str]:
         """Columns of two to ten different values, which may be classes."""
@@ -189,12 +196,12 @@ class Participants:
         )
 
     def find(self, file_name: str) -> int | None:
-        """The row of the subject that a file is named after; ``None`` when there is none."""
-        rows = [self._rows[run.tokens][0] for run in self._match(file_name, self._rows)]
-        if len(rows) > 1:
-            names = list_some([repr(self.ids[row]) for row in sorted(rows)], 3)
+        """The row of the subject that a file is named after; ``None`` if there is none, or if it was left out."""
+        runs = self._match(file_name, self._rows)
+        if len(runs) > 1:
+            names = list_some(sorted(repr(" ".join(run.tokens)) for run in runs), 3)
             raise InputError(f"{file_name} could belong to {names} of {self.name}; rename the file.")
-        return rows[0] if rows else None
+        return next((self._rows[run.tokens][0] for run in runs if self._rows[run.tokens]), None)
 
     def values(self, column: str, rows: Sequence[int | None]) -> list[str]:
         """A column for the subjects in ``rows``; empty text for a missing value and for a subject not in the table."""
@@ -212,7 +219,13 @@ class Participants:
         frame = pd.DataFrame({column: self.values(column, rows) for column in columns})
         for column in columns:
             cells = frame[column].tolist()
-            if cells and all(map(is_number, cells)):
+            texts = [cell for cell in cells if not is_number(cell)]
+            if texts and 2 * len(texts) < sum(map(bool, cells)):
+                raise InputError(
+                    f"{self.name} has {texts[0]!r} in column {column!r}, whose other values are numbers; correct it, "
+                    "or write n/a if it is missing."
+                )
+            if cells and not texts:
                 name = f"{self.name}, column {column!r},"
                 frame[column] = parse_numbers(name, [[cell] for cell in cells], [0] * len(cells))[:, 0]
         return frame
@@ -250,46 +263,3 @@ def _find_rows(identifiers: Sequence[str], wanted: Collection[Tokens] | None = N
         if tokens and (wanted is None or tokens in wanted):
             rows.setdefault(tokens, []).append(row)
     return rows
-
-
-def _find_runs(names: Sequence[str]) -> dict[str, list[_Run]]:
-    """What may be an identifier in each file name, longest first.
-
-    A run ends where a part between punctuation ends: 1a is not 1. It must reach into the part where file names
-    differ, because what they share, such as an atlas, is not an identifier. In the name of a single file, no number may
-    be left over.
-    """
-    tokens = [tokenize(name) for name in names]
-    n_common_before, n_common_after = _common_length(tokens), _common_length([one[::-1] for one in tokens])
-    runs: dict[str, list[_Run]] = {}
-    for name, words in zip(names, tokens, strict=True):
-        first, last = n_common_before, len(words) - n_common_after - 1
-        if first > last:
-            first, last = 0, len(words) - 1
-        possible = [run for run in _runs_of(name, words) if run.n_before <= last and len(words) - run.n_after > first]
-        for run in possible.copy() if len(names) == 1 else ():
-            if any(map(str.isdigit, words[: run.n_before] + words[len(words) - run.n_after :])):
-                possible.remove(run)
-        runs[name] = sorted(possible, key=lambda run: -len(run.tokens))
-    return runs
-
-
-def _runs_of(name: str, words: Tokens) -> Iterator[_Run]:
-    """Runs from the start of a part between punctuation, or from the number after its letters, to the end of one."""
-    parts = [part for text in re.split(r"[\W_]+", plain_name(name)) if (part := tokenize(text))]
-    ends = list(itertools.accumulate(map(len, parts)))
-    starts = [(end - len(part), False) for end, part in zip(ends, parts, strict=True)]
-    for (start, _), part in zip(starts.copy(), parts, strict=True):
-        if len(part) > 1 and part[0].isalpha() and part[1].isdigit():
-            starts.append((start + 1, True))
-    for start, is_inside in starts:
-        for end in ends:
-            if start < end:
-                yield _Run(words[start:end], start, len(words) - end, is_inside)
-
-
-def _common_length(sequences: list[Tokens]) -> int:
-    """How many tokens all sequences start with; 0 when there is only one."""
-    if len(sequences) < 2:
-        return 0
-    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))

@@ -26,13 +26,17 @@ _TITLES = {"graphs": "adjacency matrices", "edges": "edge lists", "series": "tim
 
 @dataclass
 class Content:
-    """What one file holds: a table of numbers, an edge list, or what may be either."""
+    """What one file holds: a table of numbers, an edge list, or what may be either.
+
+    ``array`` is the name of the matrix, if the file may have several.
+    """
 
     source: str
     matrix: NDArray[Any] | None = None
     node_names: list[str] | None = None
     has_row_names: bool = False
     edges: EdgeList | None = None
+    array: str = ""
 
     @property
     def is_square(self) -> bool:
@@ -41,9 +45,12 @@ class Content:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the file is a symmetric matrix of more than one node."""
-        matrix = self.matrix
-        return self.is_square and matrix is not None and len(matrix) > 1 and np.array_equal(matrix, matrix.T)
+        """Whether the file is a symmetric matrix of more than one node, up to rounding."""
+        if not self.is_square or self.matrix is None or len(self.matrix) < 2:
+            return False
+        matrix = np.asarray(self.matrix, dtype=np.float64)
+        rounding = 1e-6 * float(np.nanmax(np.abs(matrix), initial=0.0))
+        return np.allclose(matrix, matrix.T, rtol=0.0, atol=rounding, equal_nan=True)
 
 
 def is_named_series(file_name: str) -> bool:
@@ -165,8 +172,11 @@ def _refuse_series(content: Content, asked: str) -> str | None:
 
 
 def _find_counting_column(matrix: NDArray[Any]) -> int | None:
-    """The number of the first column in which every value is one more than the one above."""
+    """The number of the first column that rises by the same step in every row, as numbers of rows and times do."""
     if len(matrix) < 3:
         return None
-    counts = np.flatnonzero((np.diff(np.asarray(matrix, dtype=np.float64), axis=0) == 1).all(axis=0))
-    return int(counts[0]) + 1 if len(counts) else None
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.diff(np.asarray(matrix, dtype=np.float64), axis=0)
+        mean = steps.mean(axis=0)  # steps of times that were rounded differ a little
+        is_counting = (mean > 0) & (np.abs(steps - mean) <= 0.2 * np.abs(mean)).all(axis=0)
+    return int(np.argmax(is_counting)) + 1 if is_counting.any() else None

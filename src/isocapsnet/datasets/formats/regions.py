@@ -13,7 +13,7 @@ from isocapsnet.datasets.atlas import load_atlas
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.edge_graphs import natural_key
 from isocapsnet.datasets.formats.participants import is_identifier
-from isocapsnet.datasets.formats.text import Table, read_table, read_text
+from isocapsnet.datasets.formats.text import Table, is_counting, is_index, is_whole, read_table, read_text
 from isocapsnet.datasets.identifiers import match_subjects
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions
@@ -59,7 +59,7 @@ def name_regions(
     """The names of the nodes of each subject and the order of all nodes, as keywords of :func:`assemble`.
 
     The nodes are those of ``like`` or of the atlas if these have all regions; else those that any subject has, in
-    natural order, or the given number of them if they are counted from 1.
+    natural order, or the given number of them if they are counted.
     """
     lists = _read_regions(source, limit)
     aliases = dict(zip((Path(one).stem for one in sources), subjects, strict=True))
@@ -88,13 +88,35 @@ def name_regions(
     counts = Counter(region for name in matches.values() for region in lists[name])
     if alone := [region for region in order if counts[region] == 1 and len(subjects) > 1]:
         findings.warnings.append(f"{source.name} has regions of one subject only: {list_some(alone)}.")
-    n_nodes = options.expected_n_nodes
-    if (listed := known_nodes(options)) and {*order} <= {*listed}:
-        order = listed
-    elif n_nodes is not None and all(r.isdecimal() and 1 <= int(r) <= n_nodes for r in order):
-        order = [str(number) for number in range(1, n_nodes + 1)]
+    order = _complete(order, source.name, options, findings)
     findings.handle(f"nodes of each subject from {source.name}, {len(order)} regions in all", f"{len(named)} subjects")
     return {"node_names": named, "node_order": order}
+
+
+def _complete(order: list[str], where: str, options: ReadOptions, findings: Findings) -> list[str]:
+    """All nodes, of which the regions in ``order`` are some, if their number or their names are given.
+
+    Numbers count from 0 if a 0 occurs, and from 1 if the largest is the number of nodes. Others are refused.
+    """
+    listed = known_nodes(options)
+    if listed and {*order} <= {*listed} and (options.like is not None or not is_counting(listed)):
+        return listed
+    n_nodes, base = options.expected_n_nodes or len(listed) or None, options.index_base
+    if n_nodes is None or not order or not all(map(is_index, order)) or (base is None and int(order[-1]) > n_nodes):
+        if base is not None:
+            raise InputError("index_base= applies to numbers of regions, and needs n_nodes=; leave it out.")
+        return order
+    low, high = int(order[0]), int(order[-1])
+    if base is None and low > 0 and high < n_nodes:
+        raise InputError(
+            f"{where} has regions {low} to {high} of {n_nodes}, which may count from 0 or from 1; pass index_base=0 or "
+            "index_base=1."
+        )
+    first = min(low, 1) if base is None else base
+    if low < first or high >= first + n_nodes:
+        raise InputError(f"{where} has regions {low} to {high}, which are not {n_nodes} regions counted from {first}.")
+    findings.handle(f"regions of {where} counted from {first}", f"{n_nodes} regions")
+    return [str(number) for number in range(first, first + n_nodes)]
 
 
 def _read_regions(source: Path, limit: ReadLimit) -> Mapping[str, list[str]]:
@@ -140,7 +162,14 @@ def _read_list(path: Path, limit: ReadLimit) -> list[str]:
 
 def _split(text: str) -> list[str]:
     parts = [part for part in _SEPARATORS.split(text.strip(" []()\n")) if part]
-    return [str(int(part)) if part.isdecimal() else part for part in parts]
+    return [_spell(part) for part in parts]
+
+
+def _spell(region: str) -> str:
+    """A region's number or name in one spelling: 2, 02 and 2.0 are the same."""
+    if is_whole(region) and abs(number := float(region)) < 2**53:
+        return f"{number:.0f}"
+    return region
 
 
 def _read_json(path: Path, limit: ReadLimit) -> dict[str, list[str]]:
@@ -148,6 +177,6 @@ def _read_json(path: Path, limit: ReadLimit) -> dict[str, list[str]]:
         content = json.loads(read_text(path, limit))
         if not isinstance(content, dict) or not all(isinstance(one, list) for one in content.values()):
             raise ValueError("not a list of regions for each subject")
-        return {subject: [str(region) for region in regions] for subject, regions in content.items()}
+        return {subject: [_spell(str(region)) for region in regions] for subject, regions in content.items()}
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path.name} is not an object with a list of regions for each subject ({error}).") from error

@@ -24,7 +24,7 @@ from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import COLUMN_OPTIONS, TABLE_OPTIONS, Reader, ReadOptions, apply_options, assemble
 from isocapsnet.datasets.storage import FOLD, is_saved, list_folds
 
-_OPTIONS = (*COLUMN_OPTIONS, *TABLE_OPTIONS, "array", "triangle", "regions", "max_missing")
+_OPTIONS = (*COLUMN_OPTIONS, *TABLE_OPTIONS, "array", "triangle", "regions", "max_missing", "index_base")
 Arrays = Mapping[str, NDArray[Any]]
 #: Graphs of different numbers of nodes.
 Matrices = list[NDArray[Any]]
@@ -140,6 +140,8 @@ def _read_arrays(
         sizes = [len(graph) for graph in graphs]
         nodes = name_regions(options.regions, cohort["subjects"], sources, sizes, options, findings, limit)
         graphs = list(graphs)
+    elif options.index_base is not None:
+        raise InputError("index_base= applies to edge lists and to lists of regions only; leave it out.")
     return assemble(
         graphs,
         options=options,

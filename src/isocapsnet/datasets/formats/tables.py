@@ -9,8 +9,7 @@ import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import is_missing
-from isocapsnet.datasets.formats.text import Table, read_table
+from isocapsnet.datasets.formats.text import Table, is_value, read_table
 from isocapsnet.datasets.isolation import ReadLimit
 
 _CONDITION = re.compile(r"\s*(?P<column>[^=!]+?)\s*(?P<sign>!?=)=?\s*(?P<value>.*?)\s*")
@@ -36,37 +35,39 @@ def has_names(index: Any) -> bool:
 
 def as_text(value: Any) -> str:
     """A cell of a data frame as a table has it: empty if missing, and whole numbers without decimals."""
-    if is_missing(value):
+    if pd.isna(value):
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
-def filter_rows(table: Table, conditions: Sequence[str]) -> Table:
-    """The rows that fulfil all conditions, ``COLUMN=VALUE`` or ``COLUMN!=VALUE``."""
+def choose_rows(table: Table, conditions: Sequence[str]) -> list[int]:
+    """The rows that fulfil all conditions, ``COLUMN=VALUE`` or ``COLUMN!=VALUE``.
+
+    Numbers are compared by value, texts without regard to capitals. An empty value and ``n/a`` are a missing value.
+    """
     kept = list(range(len(table.lines)))
     for condition in conditions:
         match = _CONDITION.fullmatch(condition)
         if match is None:
             raise InputError(f"where={condition!r} is not a condition; write COLUMN=VALUE or COLUMN!=VALUE.")
         cells = table.column(match["column"])
-        wanted = _plain(match["value"])
-        if match["sign"] != "=" and wanted not in {*map(_plain, cells)}:
+        is_wanted = [_plain(cell) == _plain(match["value"]) for cell in cells]
+        kept = [row for row in kept if is_wanted[row] == (match["sign"] == "=")]
+        if not kept or not any(is_wanted):
+            what = "fulfils" if not kept else "has the value of"
             raise InputError(
-                f"No row of {table.name} has the value of {condition!r}; the column {match['column']!r} has "
+                f"No row of {table.name} {what} {condition!r}; the column {match['column']!r} has "
                 f"{list_some(sorted({*cells}))}."
             )
-        kept = [row for row in kept if (_plain(cells[row]) == wanted) == (match["sign"] == "=")]
-        if not kept:
-            values = list_some(sorted({*cells}))
-            raise InputError(f"No row of {table.name} fulfils {condition!r}; {match['column']!r} has {values}.")
-    columns = {name: tuple(cells[row] for row in kept) for name, cells in table.columns.items()}
-    return Table(table.name, columns, [table.lines[row] for row in kept], table.is_quoted)
+    return kept
 
 
-def _plain(cell: str) -> str:
-    """A value in one spelling: 1.0 is 1, and case does not matter."""
-    text = re.sub(r"(?<=\d)\.0+$", "", cell.strip().casefold())
-    return "" if is_missing(text) else text
+def _plain(cell: str) -> str | float:
+    """A value as it is compared: the number that it is, or a text in one spelling."""
+    text = cell.strip().casefold()
+    if is_value(text) and "," not in text:
+        return float(text)
+    return "" if text == "n/a" else text
 
 
 def suggest_filters(table: Table, repeated: Sequence[Sequence[int]]) -> Iterator[str]:

@@ -118,6 +118,11 @@ def is_whole(cell: str) -> bool:
     return _WHOLE.fullmatch(cell) is not None
 
 
+def is_index(cell: str) -> bool:
+    """Whether a cell is a whole number that may be an index: 0, 7, 007."""
+    return cell.isascii() and cell.isdigit() and len(cell) < 10
+
+
 def is_counting(cells: Sequence[str]) -> bool:
     """Whether cells are 0, 1, 2... or 1, 2, 3..."""
     numbers = [str(number) for number in range(len(cells) + 1)]
@@ -181,6 +186,11 @@ class Table:
     columns: dict[str, tuple[str, ...]]
     lines: list[int]
     is_quoted: bool
+
+    def take(self, rows: Sequence[int]) -> "Table":
+        """Some of the rows, by index."""
+        columns = {name: tuple(cells[row] for row in rows) for name, cells in self.columns.items()}
+        return Table(self.name, columns, [self.lines[row] for row in rows], self.is_quoted)
 
     def column(self, name: str) -> tuple[str, ...]:
         """One column; quotes around a value of a table that has no quoting are refused."""
