@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from isocapsnet import BrainGraphs, InputError, load_graphs
+from isocapsnet.datasets.formats.text import is_value
 from isocapsnet.datasets.readers import examine_graphs
 from isocapsnet.datasets.reading import ReadOptions
 
@@ -250,6 +251,12 @@ def test_a_decimal_comma_in_a_nel_file_is_refused(tmp_path):
     (tmp_path / "x.nel").write_text("n 1 1\nn 2 2\ne 1 2 0,25\ng s1\nx a\n")
     with pytest.raises(InputError, match=r"line 3.*'0,25'"):
         load_graphs(tmp_path / "x.nel")
+
+
+def test_long_cells_take_linear_time():
+    """Half a million digits and a letter took hours."""
+    assert not is_value("9" * 500_000 + "x")
+    assert all(map(is_value, ("9" * 500_000, "1.", "1.5", ".5", "-1,5", "1e5", "inf")))
 
 
 def test_the_title_of_a_list_is_no_subject(tmp_path):
