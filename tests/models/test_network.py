@@ -1,6 +1,9 @@
 """What the networks share: stopping, memory, warnings."""
 
+import multiprocessing
+import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -150,6 +153,28 @@ def test_seeds_are_those_of_torch_and_the_generator_is_restored():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         assert torch.equal(drawn, torch.rand(3))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forked_during_a_fit_of_another_thread_does_not_wait_for_it():
+    inside, may_leave = threading.Event(), threading.Event()
+
+    def fit():
+        with seeded(1):
+            inside.set()
+            may_leave.wait(60)
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+    inside.wait(60)
+    child = multiprocessing.get_context("fork").Process(target=lambda: seeded(2).__enter__())
+    child.start()
+    child.join(30)
+    is_alive = child.is_alive()
+    child.kill()
+    may_leave.set()
+    thread.join()
+    assert not is_alive
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -188,6 +188,7 @@ def tune(
                     estimator = fit(candidates[row], graphs, labels[inside])
                     areas[row] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
                 except (ValueError, ArithmeticError) as reason:
+                    warnings.warn(f"The search left out a candidate in an inner fold: {reason}", stacklevel=4)
                     reasons.append(reason)
                 else:
                     kept.add(candidates[row], fold, areas[row], time.perf_counter() - began)

@@ -157,8 +157,8 @@ class Plan:
             return None
         return (
             f"With {self.permutations} permutations, no method can be called above chance: the smallest p-value is "
-            f"1/{self.permutations + 1}, and the level of {LEVEL:g} is adjusted for {n_tested} methods. Use at least "
-            f"{needed} permutations."
+            f"1/{self.permutations + 1}, and the level of {LEVEL:g} is adjusted for the number of methods, {n_tested}. "
+            f"Use at least {needed} permutations."
         )
 
     def tasks(self, folder: Path) -> list[Task]:

@@ -12,14 +12,16 @@ from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
-def wide_linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def wide_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``inputs @ weight.T + bias``, with a kernel of the CPU where there are many weights.
+
+    The kernel has no second derivatives.
 
     Parameters
     ----------
     inputs : Tensor (n_graphs, n_in)
     weight : Tensor (n_out, n_in)
-    bias : Tensor (n_out,)
+    bias : Tensor (n_out,) or None
 
     Returns
     -------

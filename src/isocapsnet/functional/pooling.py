@@ -32,7 +32,7 @@ def pooled_convolution(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     kernel = pick_fused("cpu_pooling", inputs)
     plain = partial(_pool_plainly, inputs, weight, bias)
     fits = inputs.dim() == 4 and weight.shape == (len(bias), inputs.shape[1], *2 * weight.shape[-1:])
-    is_square = inputs.shape[-1] == inputs.shape[-2]
+    is_square = inputs.shape[-1] == inputs.shape[-2] and weight.shape[-1] % 2 == 1
     if kernel is None or not fits or not is_square or not inputs.dtype == weight.dtype == bias.dtype:
         return plain()
     return run_fused(inputs.device, partial(_PooledConvolution.apply, inputs, weight, bias, kernel), plain)

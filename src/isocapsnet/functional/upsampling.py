@@ -16,6 +16,8 @@ from isocapsnet.functional.kernels.fallback import plain_gradients
 def doubling_convolution(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """A transposed convolution with 4 x 4 filters, a stride of 2 and a padding of 1.
 
+    The kernel of the CPU has no second derivatives.
+
     Parameters
     ----------
     inputs : Tensor (n_graphs, n_in, n, n)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from isocapsnet.functional.kernels import pick_fused
 from isocapsnet.functional.pooling import pooled_convolution
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
 from isocapsnet.models._parameters import Positive, Share, Sizes, estimator
@@ -28,8 +29,8 @@ class PooledConvolution(nn.Conv2d):
         return pooled_convolution(maps, self.weight, self.get_parameter("bias"))
 
     def bytes_in_passing(self, pooled: Tensor, n_graphs: int) -> int:
-        """Twice the size of the maps of ``n_graphs`` graphs before pooling, which are not kept."""
-        return 2 * 4 * pooled[0].nbytes * n_graphs
+        """Twice the size of the maps of ``n_graphs`` graphs before pooling; the kernel of the CPU makes none."""
+        return 0 if pick_fused("cpu_pooling", pooled) is not None else 2 * 4 * pooled[0].nbytes * n_graphs
 
 
 def convolutions(channels: Sequence[int], n_inputs: int = 1) -> nn.Sequential:

@@ -318,6 +318,40 @@ def test_bad_input_is_an_error_of_torch_and_no_failure_of_a_kernel(compute, monk
     assert not kernels._failed
 
 
+def test_transforms_of_torch_func_leave_the_kernels_in_use(monkeypatch):
+    monkeypatch.setattr(kernels, "_failed", set())
+    inputs, weight, bias = (draw(*s, dtype=torch.float32).detach() for s in [(2, 1024), (1024, 1024), (1024,)])
+    grad = torch.func.grad(lambda w: linear.wide_linear(inputs, w, bias).sum())(weight)
+    assert torch.allclose(grad, inputs.sum(dim=0).expand_as(grad))
+    assert not kernels._failed
+
+
+def test_a_lack_of_memory_is_no_failure_of_a_kernel(monkeypatch):
+    monkeypatch.setattr(kernels, "_failed", set())
+    with pytest.raises(RuntimeError, match="memory"):
+        kernels.run_fused(torch.device("cpu"), lambda: torch.empty(1 << 50), lambda: torch.empty(1))
+    assert not kernels._failed
+
+
+def test_an_error_of_torch_after_a_failed_kernel_names_both(monkeypatch):
+    monkeypatch.setattr(kernels, "_failed", set())
+    with pytest.raises(RuntimeError, match="memory") as raised:
+        kernels.run_fused(torch.device("cpu"), lambda: [][1], lambda: torch.empty(1 << 50))
+    assert "IndexError" in raised.value.__notes__[0]
+
+
+def test_a_wide_layer_may_have_no_bias_and_its_output_may_be_changed():
+    inputs, weight, bias = (draw(*s, dtype=torch.float32) for s in [(3, 1024), (1024, 1024), (1024,)])
+    assert torch.equal(linear.wide_linear(inputs, weight, None), torch.nn.functional.linear(inputs, weight))
+    changed = linear.wide_linear(inputs, weight, bias).add_(1)
+    assert torch.allclose(changed, torch.nn.functional.linear(inputs, weight, bias) + 1, atol=1e-3)
+
+
+def test_filters_with_an_even_side_are_pooled_as_in_torch():
+    inputs = draw(2, 1, 6, 6), draw(3, 1, 2, 2, seed=1), draw(3, seed=2)
+    assert torch.equal(pooling.pooled_convolution(*inputs), pooling._pool_plainly(*inputs))
+
+
 def test_graphs_that_are_not_square_are_pooled_as_in_torch():
     inputs = draw(2, 1, 6, 9), draw(3, 1, 5, 5, seed=1), draw(3, seed=2)
     assert torch.equal(pooling.pooled_convolution(*inputs), pooling._pool_plainly(*inputs))

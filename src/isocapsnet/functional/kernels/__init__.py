@@ -45,6 +45,9 @@ _COMPILERS = ("numba", "triton")
 # Devices whose kernels failed. Both kernels of a device have one compiler, so neither is tried again.
 _failed: set[str] = set()
 
+# In messages of torch's allocators, which raise RuntimeError.
+_LACK_OF_MEMORY = ("out of memory", "allocate memory", "not enough memory")
+
 Result = TypeVar("Result")
 
 
@@ -90,16 +93,23 @@ def run_fused(device: torch.device, fused: Callable[[], Result], plain: Callable
     """The result of ``fused``, or of ``plain``, the same in torch, if a kernel of the device fails.
 
     A kernel has failed if ``plain`` succeeds where it does not. Bad input fails in both: then the error of ``plain`` is
-    raised. A lack of memory is no failure of a kernel.
+    raised. A lack of memory is no failure of a kernel. Neither is a transform of ``torch.func``, such as ``vmap``,
+    which kernels do not support: ``plain`` is used without a warning.
     """
     try:
         return fused()
     except Exception as error:
-        if isinstance(error, InputError | MemoryError | torch.OutOfMemoryError) or "out of memory" in str(error):
+        lacks_memory = any(words in str(error) for words in _LACK_OF_MEMORY)
+        if isinstance(error, InputError | MemoryError | torch.OutOfMemoryError) or lacks_memory:
             raise
         reason = _describe(error)  # the error itself would keep the tensors of its frames
-    result = plain()
-    if device.type not in _failed:
+        in_transform = "functorch" in str(error)
+    try:
+        result = plain()
+    except Exception as error:
+        error.add_note(f"The fused kernel failed, too ({reason}).")
+        raise
+    if device.type not in _failed and not in_transform:
         _failed.add(device.type)
         _warn(reason)
     return result

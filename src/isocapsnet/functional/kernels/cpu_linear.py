@@ -23,13 +23,13 @@ _ROWS, _BLOCKS = 16, 16
 _LEAST_WEIGHTS = 2**20
 
 
-def fits(inputs: Tensor, weight: Tensor, bias: Tensor) -> bool:
+def fits(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernels take these tensors."""
     is_matrix = inputs.shape[1:] == weight.shape[1:] and inputs.ndim == 2 and len(inputs) > 0
-    is_matrix = is_matrix and bias.shape == weight.shape[:1] and bias.dtype == weight.dtype
+    has_bias = bias is not None and bias.shape == weight.shape[:1] and bias.dtype == weight.dtype
     whole = weight.shape[1] * weight.element_size() % (_SIDE * simd.VECTOR_BYTES) == 0
     is_single = weight.dtype == torch.float32 and inputs.dtype == torch.float32
-    return is_matrix and is_single and whole and len(weight) >= _SIDE and weight.numel() >= _LEAST_WEIGHTS
+    return is_matrix and has_bias and is_single and whole and len(weight) >= _SIDE and weight.numel() >= _LEAST_WEIGHTS
 
 
 def apply(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def apply(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     output = inputs.new_empty(len(padded), len(weight))
     arguments = padded.flatten().numpy(), weight.contiguous().flatten().numpy(), bias.numpy(), output.numpy()
     parallel_ranges(lambda start, stop: _apply(*arguments, start, stop), -(-len(weight) // _SIDE))
-    return output[: len(inputs)]
+    return output if len(output) == len(inputs) else output[: len(inputs)].clone()
 
 
 def grad_inputs(grad: Tensor, weight: Tensor) -> Tensor:
