@@ -102,12 +102,12 @@ def test_couplings_are_counted_as_they_are_kept(monkeypatch):
 
 
 def test_batches_are_counted_before_the_first_of_them(monkeypatch):
-    X, y = np.random.default_rng(0).normal(size=(16, 40, 40)), np.arange(16) % 2
+    X, y = np.random.default_rng(0).normal(size=(64, 40, 40)), np.arange(64) % 2
     parameters = 16 * sum(parameter.numel() for parameter in MODELS["cnn"]()._build_module(40, 2).parameters())
-    monkeypatch.setattr(_device, "available_bytes", lambda device: int(1.03 * parameters))
+    monkeypatch.setattr(_device, "available_bytes", lambda device: int(1.05 * parameters))
     MODELS["cnn"](batch_size=1, max_epochs=1, random_state=0).fit(X, y)
     with pytest.raises(InputError, match=r"GB for a batch.* smaller batch_size"):
-        MODELS["cnn"](batch_size=16, max_epochs=1, random_state=0).fit(X, y)
+        MODELS["cnn"](batch_size=64, max_epochs=1, random_state=0).fit(X, y)
 
 
 def test_the_probe_leaves_the_module_and_its_statistics_alone():
