@@ -120,11 +120,14 @@ def _read_text(path: Path, options: ReadOptions, limit: ReadLimit) -> _Rows:
     chosen = np.flatnonzero(is_edge).tolist()
     texts: list[list[str]] = []
     values: list[NDArray[np.float64]] = []
+    edge_titles = None if titles is None else [titles[i] for i in chosen]
     body = lines if titles is not None else _prepend((number, first), lines)
     for line, cells in body:
         if len(cells) != len(first):
             raise InputError(f"{path.name} has {len(cells)} fields in line {line} but {len(first)} in its first line.")
         row = parse_numbers(path.name, [[cells[i] for i in chosen] if others else cells], [line])[0]
+        if not values:  # a table whose first row is no graph is refused before the others are read
+            expand_rows(row[None], edge_titles, path.name, options, Findings())
         limit.take(row.nbytes, path.name)
         values.append(row)
         texts.append([cells[i] for i in others])
@@ -134,7 +137,7 @@ def _read_text(path: Path, options: ReadOptions, limit: ReadLimit) -> _Rows:
     columns = {names[i]: [row[position] for row in texts] for position, i in enumerate(others)}
     # pandas writes a column without a title that counts the rows.
     columns = {key: cells for key, cells in columns.items() if key or not is_counting(cells)}
-    return _Rows(np.stack(values), None if titles is None else [titles[i] for i in chosen], columns)
+    return _Rows(np.stack(values), edge_titles, columns)
 
 
 def _prepend(first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
