@@ -107,7 +107,7 @@ def _benchmark_section(content: dict[str, Any], former: Mapping[str, str]) -> st
     header.append("what changed")
     if has_paper:
         header[2:2], header[4:4] = ["paper"], ["paper"]
-    lines = [table_row(header), table_row(["---"] * len(header))]
+    lines, n_changed = [table_row(header), table_row(["---"] * len(header))], 0
     for method in sorted(content["methods"], key=lambda m: -(m["metrics"]["roc_auc"]["mean"] or 0)):
         metrics = {metric: interval["mean"] for metric, interval in method["metrics"].items()}
         area, paper = method["metrics"]["roc_auc"], paper_figures(name, method["method"])
@@ -116,17 +116,20 @@ def _benchmark_section(content: dict[str, Any], former: Mapping[str, str]) -> st
             cells = [*cells[:2], number(paper.get("accuracy")), cells[2], number(paper.get("f1"))]
         interval = f"{number(area['mean'])} [{number(area['low'])}, {number(area['high'])}]"
         cells += [number(metrics["balanced_accuracy"]), interval, number(method["seconds"], 2), method["verdict"]]
-        before = former.get(method["method"], method["verdict"])
-        lines.append(table_row([*cells, "-" if before == method["verdict"] else f"before: {before}"]))
+        before = former.get(method["method"], method["verdict"]).split(" (")[0]
+        has_changed = before != method["verdict"].split(" (")[0]
+        n_changed += has_changed
+        lines.append(table_row([*cells, f"before: {before}" if has_changed else "-"]))
     classes = ", ".join(f"{label}: {count}" for label, count in content["passport"]["classes"].items())
     what = (
         f"{content['passport']['n_graphs']} graphs of {content['passport']['n_nodes']} nodes ({classes}), "
         f"protocol {protocol['name']}, {content['detectable']['n_scores']} test folds. "
         f"80 % power begins at a ROC AUC of {number(content['detectable']['above_chance'], 2)} against chance."
     )
-    n_changed = sum(former.get(method["method"]) not in (None, method["verdict"]) for method in content["methods"])
     n_methods = len(content["methods"])
     note = f"{n_changed} of {n_methods} verdicts differ from those of the former test (`--test {_FORMER_TEST}`)."
+    if any("too few folds" in verdict for verdict in former.values()):
+        note += " By that test even a perfect score would not be above chance here: it needs more folds."
     return "\n".join([f"## {name}", "", what, "", f"```\n{content['command']}\n```", "", *lines, "", note])
 
 
