@@ -26,7 +26,7 @@ from isocapsnet.datasets.formats.joining import (
     note_rows_alone,
     open_participants,
 )
-from isocapsnet.datasets.formats.matlab import choose_matrix, read_mat
+from isocapsnet.datasets.formats.matlab import choose_matrix, find_node_names, read_mat
 from isocapsnet.datasets.formats.matrices import edges_of_matrix, find_edges, parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table
@@ -170,7 +170,8 @@ def _read_content(path: Path, source: str, limit: ReadLimit, array: str | None) 
     if suffix in _ARRAYS:
         arrays = _ARRAYS[suffix](path, limit)
         name = choose_matrix(path.name, arrays, array)
-        return Content(source, arrays[name], edges=edges_of_matrix(source, arrays[name]), array=name)
+        matrix, node_names = arrays[name], find_node_names(path.name, arrays, arrays[name].shape[1])
+        return Content(source, matrix, node_names, edges=edges_of_matrix(source, matrix), array=name)
     if array is not None:
         raise InputError(f"array= does not apply to {path.name}, which has one matrix; leave it out.")
     if suffix not in TEXTS:

@@ -1,5 +1,6 @@
 """MATLAB files: version 5 to 7 through scipy, version 7.3 (HDF5) through h5py."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from isocapsnet.datasets.isolation import DTYPE, Parsed, ReadLimit, parse
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 # Filters that come with HDF5 and h5py: deflate, shuffle, fletcher32, szip, nbit, scale-offset, lzf. Others are plugins.
 _HDF5_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
+# Names of arrays that name the nodes.
+_NODE_NAMES = re.compile(r"((node|roi|region)s?_?)?(names?|labels?)|rois|regions", re.IGNORECASE)
 
 
 def read_mat(path: Path, limit: ReadLimit) -> dict[str, NDArray[Any]]:
@@ -66,6 +69,23 @@ def choose_matrix(where: str, arrays: Mapping[str, NDArray[Any]], array: str | N
         hints = " or ".join(f'array="{name}"' for name in [names[0], *others][:3])
         raise InputError(f"{where} has several matrices ({listed}); choose one with {hints}.")
     return names[0]
+
+
+def find_node_names(where: str, arrays: Mapping[str, NDArray[Any]], n_nodes: int) -> list[str] | None:
+    """The names of the nodes: ``node_names``, else the only array of texts that is called as names of regions are."""
+    texts = {k: np.char.decode(v, "latin-1") if v.dtype.kind == "S" else v for k, v in arrays.items()}
+    named = {
+        key.lower(): [str(text).strip() for text in value.reshape(-1)]
+        for key, value in texts.items()
+        if value.dtype.kind == "U" and value.size == n_nodes > 1 and _NODE_NAMES.fullmatch(key)
+    }
+    # Texts that repeat, such as networks, are about the nodes, but do not name them.
+    named = {key: names for key, names in named.items() if "" not in names and len({*names}) == n_nodes}
+    if "node_names" in named:
+        return named["node_names"]
+    if len({tuple(names) for names in named.values()}) > 1:
+        raise InputError(f"{where} names its nodes in {list_some(sorted(named))} differently; call one node_names.")
+    return next(iter(named.values()), None)
 
 
 def _equal(first: NDArray[Any], second: NDArray[Any]) -> bool:
