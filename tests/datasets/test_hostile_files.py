@@ -1,7 +1,7 @@
-"""Files as other tools write them: names beside matrices, variables of MATLAB, names of files. Each is read or refused."""
+"""Files as other tools write them: names of nodes, variables of MATLAB, names of files. Each is read or refused."""
 
+import h5py
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
@@ -83,3 +83,91 @@ def test_two_lists_of_names_that_differ_are_refused(tmp_path):
     write_files(tmp_path, SUBJECTS, lambda path, _: np.savez(path, fc=graph(), labels=NODES, names=NODES[::-1]), ".npz")
     with pytest.raises(InputError, match="labels, names"):
         load_graphs(tmp_path)
+
+
+# -- variables of MATLAB -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hide", "name"),
+    [(scipy.sparse.csc_matrix, "x"), (lambda matrix: {"fc": matrix}, "x.fc"), (lambda matrix: [[matrix]], "x")],
+    ids=["sparse", "structure", "cell"],
+)
+def test_the_only_plain_matrix_is_not_taken_for_the_graph(tmp_path, hide, name):
+    matrices = [np.where(graph() > 0, 1.0, 0.0) for _ in SUBJECTS]
+
+    def write(path, i):
+        hidden = hide(matrices[i])
+        if isinstance(hidden, list):
+            hidden = np.empty((1, 1), dtype=object)
+            hidden[0, 0] = matrices[i]
+        scipy.io.savemat(path, {"x": hidden, "distance": graph() + 50})
+
+    write_files(tmp_path, SUBJECTS, write, ".mat")
+    with pytest.raises(InputError, match=f'array="{name}"'):
+        load_graphs(tmp_path)
+    assert np.array_equal(load_graphs(tmp_path, array=name).adjacency, matrices)
+
+
+def test_a_structure_of_smaller_matrices_is_no_rival(tmp_path):
+    about = {"affine": np.eye(4), "motion": RNG.normal(size=(90, 6)), "comment": "none"}
+    write_files(tmp_path, SUBJECTS, lambda path, _: scipy.io.savemat(path, {"fc": graph(), "info": about}), ".mat")
+    assert load_graphs(tmp_path).n_nodes == 6
+
+
+def test_a_cell_array_of_matrices_is_a_stack(tmp_path):
+    matrices = [graph() for _ in SUBJECTS]
+    cells = np.empty((1, len(matrices)), dtype=object)
+    cells[0, :] = matrices
+    scipy.io.savemat(tmp_path / "study.mat", {"FC": cells, "labels": np.arange(8) % 2})
+    assert np.array_equal(load_graphs(tmp_path / "study.mat").adjacency, matrices)
+    scipy.io.savemat(tmp_path / "study.mat", {"FC": cells, "mask": np.ones((4, 4, 8))})
+    with pytest.raises(InputError, match='array="FC"'):
+        load_graphs(tmp_path / "study.mat")
+
+
+def write_v73(path, cells, **variables):
+    """As MATLAB's -v7.3 writes cell arrays and variables, given as ``(values, class)``."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for key, (values, kind) in variables.items():
+            file[key] = values
+            file[key].attrs["MATLAB_class"] = np.bytes_(kind)
+        for key, (contents, kind) in cells.items():
+            references = []
+            for i, content in enumerate(contents):
+                item = file.create_dataset(f"#refs#/{key}{i}", data=content)
+                item.attrs["MATLAB_class"] = np.bytes_(kind)
+                references.append(item.ref)
+            cell = file.create_dataset(key, data=np.array([references], dtype=h5py.ref_dtype))
+            cell.attrs["MATLAB_class"] = np.bytes_("cell")
+    return path
+
+
+def test_cells_and_strings_of_version_73(tmp_path):
+    matrices = [graph() for _ in SUBJECTS]
+    labels = [np.array([[i % 2 + 1]], dtype=np.uint8) for i in range(8)]
+    path = write_v73(tmp_path / "study.mat", {"FC": (matrices, "double"), "labels": (labels, "uint8")})
+    data = load_graphs(path)
+    assert np.allclose(data.adjacency, matrices)
+    assert data.label_names == ("1", "2")
+    string = np.array([[0xDD000000, 2, 1, 1, 1, 1, 1, 1]], dtype=np.uint32)
+    write_v73(path, {"FC": (matrices, "double")}, labels=(string, "string"))
+    with pytest.raises(InputError, match="labels is a MATLAB string"):
+        load_graphs(path)
+
+
+def test_structures_and_sparse_matrices_of_version_73(tmp_path):
+    matrix = scipy.sparse.csc_array(np.where(graph() > 0, 1.0, 0.0))
+
+    def write(path, _):
+        write_v73(path, {}, distance=(graph(), "double"), **{"results/fc": (graph(), "double")})
+        with h5py.File(path, "a") as file:
+            group = file.create_group("sc")
+            group.attrs["MATLAB_sparse"] = np.uint64(6)
+            group["data"], group["ir"], group["jc"] = matrix.data, matrix.indices, matrix.indptr
+            file["results/loop"] = file["results"]
+
+    write_files(tmp_path, SUBJECTS, write, ".mat")
+    with pytest.raises(InputError, match=r"results\.fc"):
+        load_graphs(tmp_path)
+    assert np.array_equal(load_graphs(tmp_path, array="sc").adjacency[0], matrix.toarray())
