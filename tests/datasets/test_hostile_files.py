@@ -171,3 +171,42 @@ def test_structures_and_sparse_matrices_of_version_73(tmp_path):
     with pytest.raises(InputError, match=r"results\.fc"):
         load_graphs(tmp_path)
     assert np.array_equal(load_graphs(tmp_path, array="sc").adjacency[0], matrix.toarray())
+
+
+# -- labels --------------------------------------------------------------------------------------------------------
+
+STACK = np.stack([graph() for _ in range(12)])
+
+
+@pytest.mark.parametrize("source", ["tuple", "mapping", "npz"])
+def test_a_class_that_is_called_none_is_on_record(tmp_path, source):
+    labels = ["none", "mild", "severe"] * 4
+    if source == "npz":
+        np.savez(tmp_path / "study.npz", adjacency=STACK, labels=labels)
+    sources = {"tuple": (STACK, labels), "mapping": {"adjacency": STACK, "labels": labels}}
+    data = load_graphs(sources.get(source, tmp_path / "study.npz"))
+    assert data.label_names == ("mild", "severe")
+    assert [where for what, where in data.handled.items() if "'none'" in what] == [("4 subjects",)]
+
+
+@pytest.mark.parametrize(
+    "labels", [("1_1", "11"), ("3e4", "30000"), ("12345678901234567", "12345678901234568"), (b"a", b"b")]
+)
+def test_labels_that_differ_stay_two_classes(labels):
+    data = load_graphs((STACK, np.array([*labels] * 6, dtype=object)))
+    assert {*data.label_names} == {label.decode() if isinstance(label, bytes) else label for label in labels}
+    assert load_graphs((STACK, ["1", "2.0"] * 6)).label_names == ("1", "2")
+
+
+@pytest.mark.parametrize("word", ["-", "\u2013", "n.a.", "N. A."])
+def test_signs_for_a_missing_label_are_no_class(word):
+    with pytest.raises(InputError, match="missing"):
+        load_graphs((STACK, [word, "ASD", "TC"] * 4))
+
+
+def test_codes_of_labels_do_not_become_classes():
+    """-1 is the code of a missing label; -1 and 1 are two classes."""
+    data = load_graphs((STACK, [None, "ASD", "TC"] * 4))
+    with pytest.raises(InputError, match="-1, 0, 1"):
+        load_graphs((data.adjacency, data.labels))
+    assert load_graphs((STACK, [-1, 1] * 6)).label_names == ("-1", "1")
