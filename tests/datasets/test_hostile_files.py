@@ -210,3 +210,44 @@ def test_codes_of_labels_do_not_become_classes():
     with pytest.raises(InputError, match="-1, 0, 1"):
         load_graphs((data.adjacency, data.labels))
     assert load_graphs((STACK, [-1, 1] * 6)).label_names == ("-1", "1")
+
+
+# -- what is set aside, and codes of missing values ----------------------------------------------------------------
+
+
+def test_subjects_whose_names_start_as_files_of_motion_are_read(tmp_path):
+    """RP_01.txt and a matrix rp_01.txt are subjects; rp_01.txt that is not square is SPM's."""
+    write_files(
+        tmp_path / "upper", [f"{group}_{i:02d}" for group in ("HC", "RP") for i in range(6)], write_matrix, ".txt"
+    )
+    data = load_graphs(tmp_path / "upper", target="@subject")
+    assert data.label_names == ("HC", "RP")
+    assert len(data) == 12
+    for n_nodes in (6, 7):
+        folder = tmp_path / f"lower{n_nodes}"
+        write_files(folder, [f"rp_{i}" for i in range(6)], lambda p, _, n=n_nodes: np.savetxt(p, graph(n)), ".txt")
+        assert load_graphs(folder).n_nodes == n_nodes
+    write_files(tmp_path / "spm", [f"s{i}" for i in range(6)], write_matrix, ".txt")
+    for i in range(6):
+        np.savetxt(tmp_path / "spm" / f"rp_s{i}.txt", RNG.normal(size=(40, 6)))
+    data = load_graphs(tmp_path / "spm")
+    assert len(data) == 6
+    assert any("motion" in what for what in data.handled)
+
+
+@pytest.mark.parametrize("silent", [np.nan, -np.inf])
+def test_a_silent_node_hides_no_code(tmp_path, silent):
+    def write(path, _):
+        series = RNG.normal(size=(40, 6))
+        series[:, 2], series[3, 4] = silent, -9999
+        np.savetxt(path, series, delimiter=",")
+
+    with pytest.raises(InputError, match="-9999"):
+        load_graphs(write_files(tmp_path, [f"{name}_timeseries" for name in SUBJECTS], write, ".csv"))
+
+
+def test_a_code_among_texts_is_a_missing_value():
+    hand = ["L", "R", "-9999", "r"] * 3
+    data = load_graphs({"adjacency": STACK, "labels": [0, 1] * 6, "hand": hand}, covariates="hand")
+    assert data.covariates["hand"].tolist() == ["L", "R", "", "r"] * 3
+    assert [where for what, where in data.handled.items() if "-9999" in what] == [("3 subjects",)]

@@ -173,7 +173,10 @@ def _check_classes(counts: Counter[str]) -> None:
             f"The target has {n_values} different numbers for {n_labels} subjects{first}; it looks continuous, and "
             "regression is not supported. Choose a column of classes, or write names instead of numbers."
         )
-    if odd := next(filter(_NO_CLASS.fullmatch, counts), None):
+    # A minus beside a plus is a class, as of carriers.
+    if odd := next(
+        (name for name in counts if _NO_CLASS.fullmatch(name) and not (name == "-" and "+" in counts)), None
+    ):
         raise InputError(
             f"The target has the value {odd!r} for {counts[odd]} subject(s), which may mean that it is missing; write "
             "n/a, leave these subjects out with where=, or give the class another name."

@@ -19,10 +19,10 @@ TEXTS = EDGE_LISTS | {".csv", ".tsv", ".txt", ".1d"}
 # These are only read if there are no others, because other tools leave such files beside matrices.
 _SECOND_CHOICE = (".npz", ".nii")
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
-# Regressors of fMRIPrep and SPM, which are no time series of regions.
-_REGRESSORS = re.compile(
-    r".*desc-confounds.*|.*_confounds(_(timeseries|regressors))?\.(tsv|txt)|rp_.*\.txt", re.IGNORECASE
-)
+# Regressors of fMRIPrep, which are no time series of regions.
+_REGRESSORS = re.compile(r".*desc-confounds.*|.*_confounds(_(timeseries|regressors))?\.(tsv|txt)", re.IGNORECASE)
+# Motion as SPM writes it. Capitals are initials of subjects.
+_MOTION = re.compile(r"rp_.*\.txt")
 # BIDS suffixes of connectivity matrices and time series. If a folder has them, its other tables are ignored.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
 # Formats in which data of subjects may be, and which are not read.
@@ -68,9 +68,10 @@ def find_files(
         and (table is None or not path.samefile(table))
         and not _SIDE_FILES.fullmatch(path.name)
     ]
-    if regressors := [path.name for path in files if _REGRESSORS.fullmatch(path.name)]:
-        findings.handle("files of confounds or motion not read", list_some(regressors, 3))
-        files = [path for path in files if path.name not in {*regressors}]
+    if regressors := {path for path in files if _REGRESSORS.fullmatch(path.name) or _is_motion(path)}:
+        names = [path.name for path in files if path in regressors]
+        findings.handle("files of confounds or motion not read", list_some(names, 3))
+        files = [path for path in files if path not in regressors]
     if bids := [path for path in files if _BIDS_DATA.fullmatch(path.name)]:
         if len(bids) < len(files):
             what = "files not read, because their names are not those of BIDS matrices or time series"
@@ -104,6 +105,15 @@ def find_files(
     _check_variants(chosen)
     _check_same(chosen)
     return chosen
+
+
+def _is_motion(path: Path) -> bool:
+    """Whether a file is called as SPM's of the motion and is no square matrix."""
+    if not _MOTION.fullmatch(path.name):
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        lines = [line for line in file if line.strip()]
+    return not lines or len(re.split(r"[\s,;]+", lines[0].strip())) != len(lines)
 
 
 def _check_same(paths: list[Path]) -> None:
