@@ -251,3 +251,28 @@ def test_a_code_among_texts_is_a_missing_value():
     data = load_graphs({"adjacency": STACK, "labels": [0, 1] * 6, "hand": hand}, covariates="hand")
     assert data.covariates["hand"].tolist() == ["L", "R", "", "r"] * 3
     assert [where for what, where in data.handled.items() if "-9999" in what] == [("3 subjects",)]
+
+
+# -- folders and names of files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["{0}/sub-{1}/sub-{1}_fc", "{0}/{1}/{1}", "{0}/sub-{1}/ses-1/func/sub-{1}_ses-1", "{0}/{1}"]
+)
+def test_the_folder_is_not_that_of_the_subject(tmp_path, name):
+    names = [name.format("AB"[i % 2], f"{i + 1:02d}") for i in range(12)]
+    write_files(tmp_path, names, write_matrix, ".csv")
+    data = load_graphs(tmp_path, site="@folder", target="@folder")
+    assert {site: data.sites.tolist().count(site) for site in "AB"} == {"A": 6, "B": 6}
+    assert data.label_names == ("A", "B")
+
+
+def test_a_class_may_be_called_as_a_subject(tmp_path):
+    write_files(tmp_path, [f"{i % 2}/{i}" for i in range(12)], write_matrix, ".csv")
+    assert load_graphs(tmp_path, target="@folder").label_names == ("0", "1")
+
+
+def test_folders_of_subjects_alone_are_no_sites(tmp_path):
+    write_files(tmp_path, [f"{name}/{name}_fc" for name in SUBJECTS], write_matrix, ".csv")
+    with pytest.raises(InputError, match="@folder"):
+        load_graphs(tmp_path, site="@folder")

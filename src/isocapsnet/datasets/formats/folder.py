@@ -50,6 +50,7 @@ _ARRAYS: dict[str, Callable[..., Mapping[str, NDArray[Any]]]] = {".mat": read_ma
 _NAME_TARGETS = ("@subject", "@folder")
 #: Sites that are not columns: what is before the subject's number in the file name, and the folder.
 _NAME_SITES = ("@file", "@folder")
+_BIDS_FOLDER = re.compile(r"(sub|ses)-.*|func|anat|dwi")
 
 
 @dataclass
@@ -99,7 +100,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     scans = [scan for scan in scans if id(scan.content) in kept]
     about = _build_matrices(contents, kind, options, findings)
     about |= _name_nodes(regions, scans, kind, options, findings, limit)
-    about |= _describe(scans, participants, options, findings)
+    about |= _describe(scans, folder, participants, options, findings)
     return assemble(
         subjects=[scan.subject for scan in scans],
         sources=[content.source for content in contents],
@@ -237,8 +238,29 @@ def _name_nodes(
     return names
 
 
+def _find_folders(scans: Sequence[_Scan], folder: Path) -> list[str]:
+    """The folder of each file, without those that are there for each subject, session and type of data."""
+    subjects: dict[Path, set[str]] = {}
+    for scan in scans:
+        for parent in Path(scan.source).parents:
+            subjects.setdefault(parent, set()).add(scan.subject)
+
+    def is_own(parent: Path, scan: _Scan) -> bool:
+        is_called_so = spelling_key(parent.name) == spelling_key(scan.subject) and len(subjects[parent]) == 1
+        return is_called_so or _BIDS_FOLDER.fullmatch(parent.name) is not None
+
+    names = []
+    for scan in scans:
+        inside = list(Path(scan.source).parents)[:-1]
+        shared = [parent.name for parent in inside if not is_own(parent, scan)]
+        if inside and not shared:
+            raise InputError(f"{scan.source} is in a folder of one subject; @folder needs folders of several subjects.")
+        names.append(shared[0] if shared else folder.name)
+    return names
+
+
 def _describe(
-    scans: Sequence[_Scan], participants: Participants | None, options: ReadOptions, findings: Findings
+    scans: Sequence[_Scan], folder: Path, participants: Participants | None, options: ReadOptions, findings: Findings
 ) -> dict[str, Any]:
     """Labels, sites and covariates of the subjects, and the atlas that the files name."""
     about: dict[str, Any] = {}
@@ -248,12 +270,14 @@ def _describe(
     if options.target == "@subject":
         about["labels"] = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
     elif options.target == "@folder":
-        about["labels"] = [scan.path.parent.name for scan in scans]
+        with findings.noting():
+            about["labels"] = _find_folders(scans, folder)
     for name, value, allowed in (("target", options.target, _NAME_TARGETS), ("site", options.site, _NAME_SITES)):
         if value is not None and value[:1] == "@" and value not in allowed:
             raise InputError(f"{name}= has no {value!r}; give a column, or {' or '.join(allowed)}.")
     if options.site == "@folder":
-        about["sites"] = [scan.path.parent.name for scan in scans]
+        with findings.noting():
+            about["sites"] = _find_folders(scans, folder)
     elif options.site == "@file":
         with findings.noting():
             about["sites"] = [find_site(scan.path.stem, scan.subject) for scan in scans]
