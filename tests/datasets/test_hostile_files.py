@@ -276,3 +276,28 @@ def test_folders_of_subjects_alone_are_no_sites(tmp_path):
     write_files(tmp_path, [f"{name}/{name}_fc" for name in SUBJECTS], write_matrix, ".csv")
     with pytest.raises(InputError, match="@folder"):
         load_graphs(tmp_path, site="@folder")
+
+
+@pytest.mark.parametrize("name", ["{1}_{0}", "{0}/{1}", "{1}_{0}_matrix"])
+@pytest.mark.parametrize("kinds", [("fc", "sc"), ("Pearson", "Partial")])
+def test_two_kinds_of_connectivity_are_refused(tmp_path, name, kinds):
+    write_files(tmp_path, [name.format(kinds[i % 2], f"P{i:02d}") for i in range(12)], write_matrix, ".csv")
+    with pytest.raises(InputError, match="select="):
+        load_graphs(tmp_path)
+    assert len(load_graphs(tmp_path, select=kinds[1])) == 6
+
+
+def test_initials_are_no_kind_of_connectivity(tmp_path):
+    names = [f"{group}_{i:02d}" for group in ("FC", "SC") for i in range(6)]
+    write_files(tmp_path / "names", names, write_matrix, ".csv")
+    assert load_graphs(tmp_path / "names", target="@subject").label_names == ("FC", "SC")
+    write_files(tmp_path / "folders", [f"{'FS'[i % 2]}C/{i}" for i in range(12)], write_matrix, ".csv")
+    assert load_graphs(tmp_path / "folders", target="@folder").label_names == ("FC", "SC")
+
+
+def test_an_order_of_nodes_that_is_assumed_is_on_record(tmp_path):
+    def write(path, i):
+        np.savetxt(path, graph(), delimiter=",", header=",".join(NODES) if i % 2 else "", comments="")
+
+    data = load_graphs(write_files(tmp_path, SUBJECTS, write, ".csv"))
+    assert [where for what, where in data.handled.items() if "order" in what] == [("4 of 8 files",)]

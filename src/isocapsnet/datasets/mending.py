@@ -189,6 +189,12 @@ def align_nodes(
     if len(named) < len(matrices) or not named:
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append("Some files name their nodes, in different orders, and others do not.")
+        elif named:
+            count = f"{len(named)} of {len(matrices)} files"
+            findings.handle("names of nodes not used, because only some files have them; one order is assumed", count)
+            findings.warnings.append(
+                f"Only {count} name their nodes; the order is assumed to be the same in the others."
+            )
         return matrices, None
     if node_order is None and any(list(names) != list(named[0]) for names in named) and all(map(are_numbered, named)):
         return matrices, None  # positions, not names: which nodes are missing is not known

@@ -37,6 +37,8 @@ _ATLAS = re.compile(
     r"brainnetome|harvard[-_]?oxford|schaefer[a-z\d]*)(?![a-z])",
     re.IGNORECASE,
 )
+# Kinds of connectivity at the end of a name or as a folder. In front they may be initials of subjects.
+_MEASURE = re.compile(r"(?:.*[-_.])?(fc|sc|pearson|partial)(?:[-_]?(?:mat(?:rix)?|corr(?:elation)?))?", re.IGNORECASE)
 
 
 def entity(name: str, key: str) -> str | None:
@@ -103,7 +105,7 @@ def find_files(
         wanted = f" whose path has {' and '.join(options.select)}" if options.select else ""
         raise InputError(f"{folder.name} holds no matrices ({', '.join(sorted(extensions))}){wanted}.")
     _check_variants(chosen)
-    _check_same(chosen)
+    _check_same(chosen, folder, are_groups="@folder" in (options.target, options.site))
     return chosen
 
 
@@ -116,8 +118,11 @@ def _is_motion(path: Path) -> bool:
     return not lines or len(re.split(r"[\s,;]+", lines[0].strip())) != len(lines)
 
 
-def _check_same(paths: list[Path]) -> None:
-    """Refuse two names of one file, and files of different atlases."""
+def _check_same(paths: list[Path], folder: Path, *, are_groups: bool) -> None:
+    """Refuse two names of one file, and files of different atlases or kinds of connectivity.
+
+    ``are_groups`` says that folders are classes or sites.
+    """
     targets: dict[Path, Path] = {}
     for path in paths:
         if (other := targets.setdefault(path.resolve(), path)) != path:
@@ -129,6 +134,14 @@ def _check_same(paths: list[Path]) -> None:
     atlases = {"".join(_ATLAS.findall(path.stem)[:1]).lower(): path.name for path in reversed(paths)}
     if "" not in atlases and len(atlases) > 1:
         _refuse_mixture("names of different atlases", list(atlases.values()))
+    measures = {}
+    for path in reversed(paths):
+        folders = () if are_groups else path.relative_to(folder).parts[:-1]
+        parts = (path.stem, *reversed(folders))
+        measure = next((match[1].lower() for part in parts if (match := _MEASURE.fullmatch(part))), "")
+        measures[measure] = path.relative_to(folder).as_posix()
+    if "" not in measures and len(measures) > 1:
+        _refuse_mixture("names of different kinds of connectivity", list(measures.values()))
 
 
 def _refuse_mixture(what: str, names: list[str]) -> NoReturn:
