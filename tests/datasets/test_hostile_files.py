@@ -301,3 +301,18 @@ def test_an_order_of_nodes_that_is_assumed_is_on_record(tmp_path):
 
     data = load_graphs(write_files(tmp_path, SUBJECTS, write, ".csv"))
     assert [where for what, where in data.handled.items() if "order" in what] == [("4 of 8 files",)]
+
+
+@pytest.mark.parametrize("names", [["DK{:03d}"], ["Power{:02d}"], ["HO_{:03d}", "TT_{:03d}"], ["sub-EZ{}", "sub-DK{}"]])
+def test_initials_are_no_atlases(tmp_path, names):
+    write_files(tmp_path, [names[i % len(names)].format(i) for i in range(12)], write_matrix, ".csv")
+    assert len(load_graphs(tmp_path)) == 12
+
+
+@pytest.mark.parametrize(
+    "names", [("{}_aal116", "{}_power264"), ("aal_{}", "ho_{}"), ("HO_{}_dk68", "{}_aal90"), ("HO_{}_aal", "TT_{}_ho")]
+)
+def test_different_atlases_are_refused(tmp_path, names):
+    write_files(tmp_path, [names[i % 2].format(100 + i) for i in range(12)], write_matrix, ".csv")
+    with pytest.raises(InputError, match="atlases"):
+        load_graphs(tmp_path)

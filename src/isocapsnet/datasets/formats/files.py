@@ -31,12 +31,14 @@ _OTHERS = frozenset(
 )
 # Entities of BIDS that must be the same for all subjects.
 _SAME = ("task", "atlas", "seg", "meas", "stat", "desc", "space")
-# Atlases in names of files, as BIDS, ABIDE and others write them.
+# Atlases in names of files, as BIDS, ABIDE and others write them. Other numbers after them are those of subjects.
 _ATLAS = re.compile(
-    r"(?<![a-z])(aal\d*|cc[24]00|ho|ez|tt|dk\d*|desikan|destrieux|dosenbach\d*|power\d*|glasser\d*|gordon\d*|basc\d*|"
-    r"brainnetome|harvard[-_]?oxford|schaefer[a-z\d]*)(?![a-z])",
+    r"(?<![a-z])(aal(?:[23]|90|116|166|170)?|cc[24]00|ho|ez|tt|dk(?:68|8[0-9])?|desikan|destrieux|dosenbach(?:160)?|"
+    r"power(?:264)?|glasser(?:360)?|gordon(?:333)?|basc\d*|brainnetome|harvard[-_]?oxford|schaefer[a-z\d]*)(?![a-z\d])",
     re.IGNORECASE,
 )
+# At the start of all names, these are initials of subjects.
+_INITIALS = re.compile(r"^(?:sub-)?(ho|ez|tt|dk)(?![a-z])", re.IGNORECASE)
 # Kinds of connectivity at the end of a name or as a folder. In front they may be initials of subjects.
 _MEASURE = re.compile(r"(?:.*[-_.])?(fc|sc|pearson|partial)(?:[-_]?(?:mat(?:rix)?|corr(?:elation)?))?", re.IGNORECASE)
 
@@ -131,7 +133,9 @@ def _check_same(paths: list[Path], folder: Path, *, are_groups: bool) -> None:
         names = {(entity(path.name, key) or "").lower(): path.name for path in reversed(paths)}
         if len(names.keys() - {""}) > 1:
             _refuse_mixture(f"different {key}- parts", [names[value] for value in sorted(names) if value])
-    atlases = {"".join(_ATLAS.findall(path.stem)[:1]).lower(): path.name for path in reversed(paths)}
+    have_initials = all(_INITIALS.match(path.stem) for path in paths)
+    stems = {path.name: _INITIALS.sub("", path.stem) if have_initials else path.stem for path in reversed(paths)}
+    atlases = {"".join(_ATLAS.findall(stem)[:1]).lower(): name for name, stem in stems.items()}
     if "" not in atlases and len(atlases) > 1:
         _refuse_mixture("names of different atlases", list(atlases.values()))
     measures = {}
