@@ -316,3 +316,16 @@ def test_different_atlases_are_refused(tmp_path, names):
     write_files(tmp_path, [names[i % 2].format(100 + i) for i in range(12)], write_matrix, ".csv")
     with pytest.raises(InputError, match="atlases"):
         load_graphs(tmp_path)
+
+
+def test_a_list_of_regions_beside_time_series_is_no_graph(tmp_path):
+    def write(path, _):
+        np.savetxt(path, RNG.normal(size=(40, 6)), delimiter=",")
+
+    write_files(tmp_path, [f"{name}_timeseries" for name in SUBJECTS], write, ".csv")
+    (tmp_path / "roi_labels.csv").write_text("index,name\n1,a\n2,b\n")
+    table = "".join(f"{name},{'AB'[i % 2]}\n" for i, name in enumerate(SUBJECTS))
+    (tmp_path / "participants.csv").write_text("participant_id,dx\n" + table)
+    data = load_graphs(tmp_path, target="dx")
+    assert len(data.time_series) == 8
+    assert ("roi_labels.csv",) in data.handled.values()

@@ -99,6 +99,9 @@ def find_files(
     graphs = [path for path in files if not is_named_series(path.name)]
     if options.kind == "series":
         chosen = series or graphs
+    elif options.kind == "auto" and _are_side_files(graphs, series):
+        chosen = series
+        findings.handle("files not read, because the others are time series", list_some([p.name for p in graphs], 3))
     else:
         chosen = graphs or series
         if graphs and series:
@@ -109,6 +112,13 @@ def find_files(
     _check_variants(chosen)
     _check_same(chosen, folder, are_groups="@folder" in (options.target, options.site))
     return chosen
+
+
+def _are_side_files(graphs: list[Path], series: list[Path]) -> bool:
+    """Whether the few files beside time series are no subjects': only the names of the time series have a number."""
+    if len(series) < 2 or not 0 < len(graphs) <= max(1, len(series) // 4):
+        return False
+    return all(any(map(str.isdigit, path.stem)) == (path in series) for path in (*graphs, *series))
 
 
 def _is_motion(path: Path) -> bool:
