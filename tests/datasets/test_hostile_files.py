@@ -329,3 +329,29 @@ def test_a_list_of_regions_beside_time_series_is_no_graph(tmp_path):
     data = load_graphs(tmp_path, target="dx")
     assert len(data.time_series) == 8
     assert ("roi_labels.csv",) in data.handled.values()
+
+
+@pytest.mark.parametrize("name", ["sub-{}/fc", "sub-{}/ses-1/func/fc", "A/{}/fc"])
+def test_folders_name_the_subjects_of_files_with_one_name(tmp_path, name):
+    numbers = [f"{i:02d}" for i in range(1, 9)]
+    write_files(tmp_path, [name.format(number) for number in numbers], write_matrix, ".csv")
+    if name.startswith("sub-"):
+        assert load_graphs(tmp_path).subjects.tolist() == numbers
+    table = "".join(f"sub-{number},{'AB'[i % 2]}\n" for i, number in enumerate(numbers))
+    (tmp_path / "participants.csv").write_text("participant_id,dx\n" + table)
+    data = load_graphs(tmp_path, target="dx")
+    assert data.subjects.tolist() == numbers
+    assert data.labels.tolist() == [0, 1] * 4
+
+
+def test_sessions_of_files_with_one_name_are_of_one_person(tmp_path):
+    write_files(tmp_path, [f"{name}/ses-{k}/fc" for name in SUBJECTS for k in (1, 2)], write_matrix, ".csv")
+    with pytest.raises(InputError, match="select="):
+        load_graphs(tmp_path)
+    assert len(load_graphs(tmp_path, select="ses-1")) == 8
+
+
+def test_files_of_one_name_in_two_classes_may_be_of_one_person(tmp_path):
+    write_files(tmp_path, [f"{group}/{i:02d}" for group in ("HC", "PT") for i in range(6)], write_matrix, ".csv")
+    with pytest.raises(InputError, match="HC/00"):
+        load_graphs(tmp_path, target="@folder")

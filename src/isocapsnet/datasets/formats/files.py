@@ -73,8 +73,8 @@ def find_files(
         and not _SIDE_FILES.fullmatch(path.name)
     ]
     if regressors := {path for path in files if _REGRESSORS.fullmatch(path.name) or _is_motion(path)}:
-        names = [path.name for path in files if path in regressors]
-        findings.handle("files of confounds or motion not read", list_some(names, 3))
+        left_out = [path.name for path in files if path in regressors]
+        findings.handle("files of confounds or motion not read", list_some(left_out, 3))
         files = [path for path in files if path not in regressors]
     if bids := [path for path in files if _BIDS_DATA.fullmatch(path.name)]:
         if len(bids) < len(files):
