@@ -16,7 +16,11 @@ MISSING = frozenset({"", "n/a", "na", "nan", "none", "null", "<na>", "#n/a"})
 #: Numbers that mean a missing value in many tables.
 MISSING_CODES = (-99.0, -999.0, -9999.0)
 # Names that are hardly those of classes: codes, errors of spreadsheets, punctuation, words for a missing value.
-_NO_CLASS = re.compile(r"-9+|#.*[!?]|[?.*_]+|--+|unknown|missing|pending|withheld|not available", re.IGNORECASE)
+_NO_CLASS = re.compile(
+    r"-9+|#.*[!?]|[?.*_]+|[-\u2013\u2014]+|n\.\s?a\.?|unknown|missing|pending|withheld|not available", re.IGNORECASE
+)
+# Whole numbers that a float holds exactly.
+_WHOLE = re.compile(r"[-+]?\d{1,15}(\.0*)?")
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -118,6 +122,17 @@ def is_missing(value: Any) -> bool:
     return bool(pd.isna(value)) or str(value).strip().lower() in MISSING
 
 
+def missing_words(values: Sequence[Any]) -> "Counter[str]":
+    """How often which word other than n/a says that a value is missing; a class may have such a name, as "none"."""
+    words = [value.strip() for value in values if isinstance(value, str) and is_missing(value)]
+    return Counter(word for word in words if word.lower() not in ("", "n/a"))
+
+
+def as_text(value: Any) -> str:
+    """A value as text; bytes, as HDF5 and numpy have them, are UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
 def _one_per_graph(labels: Any) -> NDArray[np.object_]:
     """Labels as a list of single values; a column ``(n_graphs, 1)`` is taken as one, and lists in it are refused."""
     values = np.asarray(labels, dtype=object)
@@ -127,7 +142,7 @@ def _one_per_graph(labels: Any) -> NDArray[np.object_]:
     several = [index for index, value in enumerate(values) if np.ndim(value) or isinstance(value, Mapping | Set)]
     if several:
         raise InputError(f"The label of graph {several[0]} is {values[several[0]]!r}; give one label per graph.")
-    return values
+    return np.array([as_text(value) if isinstance(value, bytes) else value for value in values], dtype=object)
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -158,10 +173,19 @@ def _check_classes(counts: Counter[str]) -> None:
             f"The target has {n_values} different numbers for {n_labels} subjects{first}; it looks continuous, and "
             "regression is not supported. Choose a column of classes, or write names instead of numbers."
         )
-    if odd := next(filter(_NO_CLASS.fullmatch, counts), None):
+    # A minus beside a plus is a class, as of carriers.
+    if odd := next(
+        (name for name in counts if _NO_CLASS.fullmatch(name) and not (name == "-" and "+" in counts)), None
+    ):
         raise InputError(
             f"The target has the value {odd!r} for {counts[odd]} subject(s), which may mean that it is missing; write "
             "n/a, leave these subjects out with where=, or give the class another name."
+        )
+    if {*counts} == {str(code) for code in range(-1, n_values - 1)} and n_values > 2:
+        codes = ", ".join(sorted(counts, key=_sort_key))
+        raise InputError(
+            f"The target has the values {codes}; -1 may mean a missing label, as in BrainGraphs.labels; write n/a "
+            "if it does, or names instead of numbers."
         )
     folded: dict[str, str] = {}
     for name in counts:
@@ -173,15 +197,14 @@ def _check_classes(counts: Counter[str]) -> None:
 
 def _as_number(text: str) -> float | None:
     try:
-        return float(text)
+        return None if "_" in text else float(text)  # Python reads 1_1 as 11
     except ValueError:
         return None
 
 
 def _name(value: Any) -> str:
     text = str(value).strip()
-    number = _as_number(text)
-    return text if number is None or not number.is_integer() else str(int(number))
+    return str(int(float(text))) if _WHOLE.fullmatch(text) else text
 
 
 def _sort_key(name: str) -> tuple[bool, float, str]:

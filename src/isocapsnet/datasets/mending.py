@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _Graphs = TypeVar("_Graphs", NDArray[Any], list[NDArray[Any]])
 # With 10 time points, the 95 % interval of a correlation of 0 reaches to 0.63; with fewer, correlations are noise.
 _MIN_TIME_POINTS = 10
+_CODE_TEXTS = [text.format(code) for code in MISSING_CODES for text in ("{:.0f}", "{:.1f}")]
 _NUMBERED = re.compile(r"^(?:[vx]|var|col(?:umn)?[ _]?)(?=\d)", re.IGNORECASE)
 
 
@@ -113,6 +114,9 @@ def fill_gaps(graph: NDArray[Any], source: str, findings: "Findings") -> NDArray
 def _find_code(values: NDArray[Any]) -> float | None:
     """The number that means a missing value: -99, -999 or -9999, if all others are far from it."""
     low = float(values.min(initial=0.0))
+    if not np.isfinite(low):  # a node without signal does not hide the code in another
+        values = values[np.isfinite(values)]
+        low = float(values.min(initial=0.0))
     return low if low in MISSING_CODES and values[values > low].min(initial=0.0) > low / 10 else None
 
 
@@ -134,6 +138,18 @@ def mend_covariates(covariates: pd.DataFrame, findings: "Findings") -> pd.DataFr
             is_code = frame[column] == code
             findings.handle(f"{code:g} in {column!r} taken for a missing value", f"{is_code.sum()} subjects")
             frame[column] = frame[column].astype(float).mask(is_code)
+    for column in (column for column in frame if frame[column].dtype.kind not in "biuf"):
+        texts = frame[column].fillna("").astype(str)
+        for code in sorted({*texts[texts.isin(_CODE_TEXTS)]}):
+            is_code = texts == code
+            findings.handle(f"{code} in {column!r} taken for a missing value", f"{is_code.sum()} subjects")
+            frame[column] = texts = texts.mask(is_code, "")
+        folded: dict[str, str] = {}
+        for text in texts.unique():
+            if (other := folded.setdefault(" ".join(text.casefold().split()), text)) != text:
+                findings.warnings.append(
+                    f"{column!r} has the values {other!r} and {text!r}, which may be one; write one."
+                )
     return frame
 
 
@@ -173,6 +189,12 @@ def align_nodes(
     if len(named) < len(matrices) or not named:
         if any(list(names) != list(named[0]) for names in named):
             findings.errors.append("Some files name their nodes, in different orders, and others do not.")
+        elif named:
+            count = f"{len(named)} of {len(matrices)} files"
+            findings.handle("names of nodes not used, because only some files have them; one order is assumed", count)
+            findings.warnings.append(
+                f"Only {count} name their nodes; the order is assumed to be the same in the others."
+            )
         return matrices, None
     if node_order is None and any(list(names) != list(named[0]) for names in named) and all(map(are_numbered, named)):
         return matrices, None  # positions, not names: which nodes are missing is not known

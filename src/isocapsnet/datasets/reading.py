@@ -27,7 +27,7 @@ from isocapsnet.datasets.atlas import (
     layout_of,
     load_atlas,
 )
-from isocapsnet.datasets.fields import encode_labels, select_folds
+from isocapsnet.datasets.fields import encode_labels, missing_words, select_folds
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.identifiers import find_persons, read_list, spelling_key
@@ -287,6 +287,8 @@ def _encode(
     if labels is not None:
         with findings.noting():
             codes, names = encode_labels(labels)
+        for word, count in missing_words(labels).items():
+            findings.handle(f"{word!r} among the labels taken for a missing label", f"{count} subjects")
     n_unlabelled = int((codes < 0).sum())
     if n_unlabelled and names:
         findings.warnings.append(f"{n_unlabelled} of {len(codes)} subjects have no label; they are kept as unlabelled.")

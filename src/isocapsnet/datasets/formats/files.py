@@ -19,10 +19,10 @@ TEXTS = EDGE_LISTS | {".csv", ".tsv", ".txt", ".1d"}
 # These are only read if there are no others, because other tools leave such files beside matrices.
 _SECOND_CHOICE = (".npz", ".nii")
 _SIDE_FILES = re.compile(r"(readme|changes|citation|license|licence|dataset_description).*", re.IGNORECASE)
-# Regressors of fMRIPrep and SPM, which are no time series of regions.
-_REGRESSORS = re.compile(
-    r".*desc-confounds.*|.*_confounds(_(timeseries|regressors))?\.(tsv|txt)|rp_.*\.txt", re.IGNORECASE
-)
+# Regressors of fMRIPrep, which are no time series of regions.
+_REGRESSORS = re.compile(r".*desc-confounds.*|.*_confounds(_(timeseries|regressors))?\.(tsv|txt)", re.IGNORECASE)
+# Motion as SPM writes it. Capitals are initials of subjects.
+_MOTION = re.compile(r"rp_.*\.txt")
 # BIDS suffixes of connectivity matrices and time series. If a folder has them, its other tables are ignored.
 _BIDS_DATA = re.compile(r"sub-.*_(relmat|conmat|timeseries)\.tsv")
 # Formats in which data of subjects may be, and which are not read.
@@ -31,12 +31,16 @@ _OTHERS = frozenset(
 )
 # Entities of BIDS that must be the same for all subjects.
 _SAME = ("task", "atlas", "seg", "meas", "stat", "desc", "space")
-# Atlases in names of files, as BIDS, ABIDE and others write them.
+# Atlases in names of files, as BIDS, ABIDE and others write them. Other numbers after them are those of subjects.
 _ATLAS = re.compile(
-    r"(?<![a-z])(aal\d*|cc[24]00|ho|ez|tt|dk\d*|desikan|destrieux|dosenbach\d*|power\d*|glasser\d*|gordon\d*|basc\d*|"
-    r"brainnetome|harvard[-_]?oxford|schaefer[a-z\d]*)(?![a-z])",
+    r"(?<![a-z])(aal(?:[23]|90|116|166|170)?|cc[24]00|ho|ez|tt|dk(?:68|8[0-9])?|desikan|destrieux|dosenbach(?:160)?|"
+    r"power(?:264)?|glasser(?:360)?|gordon(?:333)?|basc\d*|brainnetome|harvard[-_]?oxford|schaefer[a-z\d]*)(?![a-z\d])",
     re.IGNORECASE,
 )
+# At the start of all names, these are initials of subjects.
+_INITIALS = re.compile(r"^(?:sub-)?(ho|ez|tt|dk)(?![a-z])", re.IGNORECASE)
+# Kinds of connectivity at the end of a name or as a folder. In front they may be initials of subjects.
+_MEASURE = re.compile(r"(?:.*[-_.])?(fc|sc|pearson|partial)(?:[-_]?(?:mat(?:rix)?|corr(?:elation)?))?", re.IGNORECASE)
 
 
 def entity(name: str, key: str) -> str | None:
@@ -68,9 +72,10 @@ def find_files(
         and (table is None or not path.samefile(table))
         and not _SIDE_FILES.fullmatch(path.name)
     ]
-    if regressors := [path.name for path in files if _REGRESSORS.fullmatch(path.name)]:
-        findings.handle("files of confounds or motion not read", list_some(regressors, 3))
-        files = [path for path in files if path.name not in {*regressors}]
+    if regressors := {path for path in files if _REGRESSORS.fullmatch(path.name) or _is_motion(path)}:
+        left_out = [path.name for path in files if path in regressors]
+        findings.handle("files of confounds or motion not read", list_some(left_out, 3))
+        files = [path for path in files if path not in regressors]
     if bids := [path for path in files if _BIDS_DATA.fullmatch(path.name)]:
         if len(bids) < len(files):
             what = "files not read, because their names are not those of BIDS matrices or time series"
@@ -94,6 +99,9 @@ def find_files(
     graphs = [path for path in files if not is_named_series(path.name)]
     if options.kind == "series":
         chosen = series or graphs
+    elif options.kind == "auto" and _are_side_files(graphs, series):
+        chosen = series
+        findings.handle("files not read, because the others are time series", list_some([p.name for p in graphs], 3))
     else:
         chosen = graphs or series
         if graphs and series:
@@ -102,12 +110,31 @@ def find_files(
         wanted = f" whose path has {' and '.join(options.select)}" if options.select else ""
         raise InputError(f"{folder.name} holds no matrices ({', '.join(sorted(extensions))}){wanted}.")
     _check_variants(chosen)
-    _check_same(chosen)
+    _check_same(chosen, folder, are_groups="@folder" in (options.target, options.site))
     return chosen
 
 
-def _check_same(paths: list[Path]) -> None:
-    """Refuse two names of one file, and files of different atlases."""
+def _are_side_files(graphs: list[Path], series: list[Path]) -> bool:
+    """Whether the few files beside time series are no subjects': only the names of the time series have a number."""
+    if len(series) < 2 or not 0 < len(graphs) <= max(1, len(series) // 4):
+        return False
+    return all(any(map(str.isdigit, path.stem)) == (path in series) for path in (*graphs, *series))
+
+
+def _is_motion(path: Path) -> bool:
+    """Whether a file is called as SPM's of the motion and is no square matrix."""
+    if not _MOTION.fullmatch(path.name):
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        lines = [line for line in file if line.strip()]
+    return not lines or len(re.split(r"[\s,;]+", lines[0].strip())) != len(lines)
+
+
+def _check_same(paths: list[Path], folder: Path, *, are_groups: bool) -> None:
+    """Refuse two names of one file, and files of different atlases or kinds of connectivity.
+
+    ``are_groups`` says that folders are classes or sites.
+    """
     targets: dict[Path, Path] = {}
     for path in paths:
         if (other := targets.setdefault(path.resolve(), path)) != path:
@@ -116,9 +143,19 @@ def _check_same(paths: list[Path]) -> None:
         names = {(entity(path.name, key) or "").lower(): path.name for path in reversed(paths)}
         if len(names.keys() - {""}) > 1:
             _refuse_mixture(f"different {key}- parts", [names[value] for value in sorted(names) if value])
-    atlases = {"".join(_ATLAS.findall(path.stem)[:1]).lower(): path.name for path in reversed(paths)}
+    have_initials = all(_INITIALS.match(path.stem) for path in paths)
+    stems = {path.name: _INITIALS.sub("", path.stem) if have_initials else path.stem for path in reversed(paths)}
+    atlases = {"".join(_ATLAS.findall(stem)[:1]).lower(): name for name, stem in stems.items()}
     if "" not in atlases and len(atlases) > 1:
         _refuse_mixture("names of different atlases", list(atlases.values()))
+    measures = {}
+    for path in reversed(paths):
+        folders = () if are_groups else path.relative_to(folder).parts[:-1]
+        parts = (path.stem, *reversed(folders))
+        measure = next((match[1].lower() for part in parts if (match := _MEASURE.fullmatch(part))), "")
+        measures[measure] = path.relative_to(folder).as_posix()
+    if "" not in measures and len(measures) > 1:
+        _refuse_mixture("names of different kinds of connectivity", list(measures.values()))
 
 
 def _refuse_mixture(what: str, names: list[str]) -> NoReturn:

@@ -26,7 +26,7 @@ from isocapsnet.datasets.formats.joining import (
     note_rows_alone,
     open_participants,
 )
-from isocapsnet.datasets.formats.matlab import choose_matrix, read_mat
+from isocapsnet.datasets.formats.matlab import choose_matrix, find_node_names, read_mat
 from isocapsnet.datasets.formats.matrices import edges_of_matrix, find_edges, parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table
@@ -50,13 +50,18 @@ _ARRAYS: dict[str, Callable[..., Mapping[str, NDArray[Any]]]] = {".mat": read_ma
 _NAME_TARGETS = ("@subject", "@folder")
 #: Sites that are not columns: what is before the subject's number in the file name, and the folder.
 _NAME_SITES = ("@file", "@folder")
+_BIDS_FOLDER = re.compile(r"(sub|ses)-.*|func|anat|dwi")
 
 
 @dataclass
 class _Scan:
-    """One subject's file: its row in the participants table and, once read, its content."""
+    """One subject's file: its row in the participants table and, once read, its content.
+
+    ``name`` is what says whose file it is: the name without extension or, if that is the same for all, the folders.
+    """
 
     path: Path
+    name: str
     source: str
     subject: str
     row: int | None
@@ -70,23 +75,24 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     paths = find_files(folder, extensions, table if isinstance(table, Path) else None, options, findings)
     if options.subjects is not None and not isinstance(options.subjects, str):
         raise InputError("subjects= is the column of identifiers in the participants table of a folder; give its name.")
-    participants = open_participants([path.stem for path in paths], table, options, findings, limit)
+    names = _name_files(paths, folder)
+    participants = open_participants(names, table, options, findings, limit)
     if participants is not None and options.subjects is not None:
         findings.handle("column read as subjects", str(options.subjects))
     if participants is None and (asked := [c for c in (*columns_of(options), options.subjects) if c and c[0] != "@"]):
         raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
-    scans = [_identify(path, folder, participants, findings) for path in paths]
+    scans = [_identify(*file, folder, participants, findings) for file in zip(paths, names, strict=True)]
     findings.subjects |= {scan.source: scan.subject for scan in scans}
     if participants is not None:
         rows = [scan.row for scan in scans]
         note_rows_alone(participants, rows, findings)
         leave_out_others(participants, [scan.subject for scan in scans], rows, findings)
     # Files of excluded subjects are not opened, because they may be unreadable.
-    aliases = {scan.path.stem: scan.subject for scan in scans}
+    aliases = {scan.name: scan.subject for scan in scans}
     scans = [scans[i] for i in findings.exclude(options.exclude, [scan.subject for scan in scans], aliases)]
     scans = _read_contents(scans, options, findings, limit)
     if participants is not None:
-        note_graphs_alone(participants, {scan.path.name: scan.row for scan in scans}, findings)
+        note_graphs_alone(participants, {scan.source: scan.row for scan in scans}, findings)
     _check_persons([scan for scan in scans if scan.row is None], findings)
     contents = [scan.content for scan in scans if scan.content is not None]
     regions = options.regions if options.regions is not None else find_regions(folder)
@@ -99,7 +105,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     scans = [scan for scan in scans if id(scan.content) in kept]
     about = _build_matrices(contents, kind, options, findings)
     about |= _name_nodes(regions, scans, kind, options, findings, limit)
-    about |= _describe(scans, participants, options, findings)
+    about |= _describe(scans, folder, participants, options, findings)
     return assemble(
         subjects=[scan.subject for scan in scans],
         sources=[content.source for content in contents],
@@ -116,14 +122,23 @@ READER = Reader(
 )
 
 
-def _identify(path: Path, folder: Path, participants: Participants | None, findings: Findings) -> _Scan:
+def _name_files(paths: Sequence[Path], folder: Path) -> list[str]:
+    """The names of files without extension; those of their folders if all files are called the same: sub-01/fc.csv."""
+    stems = [path.stem for path in paths]
+    folders = ["_".join(path.relative_to(folder).parts[:-1]) for path in paths]
+    has_numbers = all(any(map(str.isdigit, name)) for name in folders)
+    is_alone = len(paths) == 1 and any(map(str.isdigit, stems[0]))
+    return folders if len({*stems}) == 1 and has_numbers and not is_alone else stems
+
+
+def _identify(path: Path, name: str, folder: Path, participants: Participants | None, findings: Findings) -> _Scan:
     """The subject of a file, by the participants table where it has one, else by the file's name."""
     source = path.relative_to(folder).as_posix()
     with findings.noting(source):
-        if participants is not None and (row := participants.find(path.stem)) is not None:
-            return _Scan(path, source, participants.ids[row], row)
-    stem = re.sub(r"\.(pconn|ptseries)$", "", path.stem, flags=re.IGNORECASE)
-    return _Scan(path, source, entity(stem, "sub") or stem, None)
+        if participants is not None and (row := participants.find(name)) is not None:
+            return _Scan(path, name, source, participants.ids[row], row)
+    stem = re.sub(r"\.(pconn|ptseries)$", "", name, flags=re.IGNORECASE)
+    return _Scan(path, name, source, entity(stem, "sub") or stem, None)
 
 
 def _read_contents(scans: list[_Scan], options: ReadOptions, findings: Findings, limit: ReadLimit) -> list[_Scan]:
@@ -134,7 +149,7 @@ def _read_contents(scans: list[_Scan], options: ReadOptions, findings: Findings,
             scan.content = _read_content(scan.path, scan.source, limit, options.array)
         except InputError as error:
             problems[scan.source] = str(error)
-    names = {scan.source: (scan.path.stem, scan.row is not None) for scan in scans}
+    names = {scan.source: (scan.name, scan.row is not None) for scan in scans}
     strays = find_strays(names, {scan.source: scan.content for scan in scans})
     for source in strays:
         findings.handle("files set aside, because neither their names nor their contents are like the others", source)
@@ -170,7 +185,8 @@ def _read_content(path: Path, source: str, limit: ReadLimit, array: str | None) 
     if suffix in _ARRAYS:
         arrays = _ARRAYS[suffix](path, limit)
         name = choose_matrix(path.name, arrays, array)
-        return Content(source, arrays[name], edges=edges_of_matrix(source, arrays[name]), array=name)
+        matrix, node_names = arrays[name], find_node_names(path.name, arrays, arrays[name].shape[1])
+        return Content(source, matrix, node_names, edges=edges_of_matrix(source, matrix), array=name)
     if array is not None:
         raise InputError(f"array= does not apply to {path.name}, which has one matrix; leave it out.")
     if suffix not in TEXTS:
@@ -236,8 +252,29 @@ def _name_nodes(
     return names
 
 
+def _find_folders(scans: Sequence[_Scan], folder: Path) -> list[str]:
+    """The folder of each file, without those that are there for each subject, session and type of data."""
+    subjects: dict[Path, set[str]] = {}
+    for scan in scans:
+        for parent in Path(scan.source).parents:
+            subjects.setdefault(parent, set()).add(scan.subject)
+
+    def is_own(parent: Path, scan: _Scan) -> bool:
+        is_called_so = spelling_key(parent.name) == spelling_key(scan.subject) and len(subjects[parent]) == 1
+        return is_called_so or _BIDS_FOLDER.fullmatch(parent.name) is not None
+
+    names = []
+    for scan in scans:
+        inside = list(Path(scan.source).parents)[:-1]
+        shared = [parent.name for parent in inside if not is_own(parent, scan)]
+        if inside and not shared:
+            raise InputError(f"{scan.source} is in a folder of one subject; @folder needs folders of several subjects.")
+        names.append(shared[0] if shared else folder.name)
+    return names
+
+
 def _describe(
-    scans: Sequence[_Scan], participants: Participants | None, options: ReadOptions, findings: Findings
+    scans: Sequence[_Scan], folder: Path, participants: Participants | None, options: ReadOptions, findings: Findings
 ) -> dict[str, Any]:
     """Labels, sites and covariates of the subjects, and the atlas that the files name."""
     about: dict[str, Any] = {}
@@ -247,15 +284,17 @@ def _describe(
     if options.target == "@subject":
         about["labels"] = ["".join(itertools.takewhile(str.isalpha, scan.subject)) for scan in scans]
     elif options.target == "@folder":
-        about["labels"] = [scan.path.parent.name for scan in scans]
+        with findings.noting():
+            about["labels"] = _find_folders(scans, folder)
     for name, value, allowed in (("target", options.target, _NAME_TARGETS), ("site", options.site, _NAME_SITES)):
         if value is not None and value[:1] == "@" and value not in allowed:
             raise InputError(f"{name}= has no {value!r}; give a column, or {' or '.join(allowed)}.")
     if options.site == "@folder":
-        about["sites"] = [scan.path.parent.name for scan in scans]
+        with findings.noting():
+            about["sites"] = _find_folders(scans, folder)
     elif options.site == "@file":
         with findings.noting():
-            about["sites"] = [find_site(scan.path.stem, scan.subject) for scan in scans]
+            about["sites"] = [find_site(scan.name, scan.subject) for scan in scans]
     if participants is not None:
         about |= describe(participants, [scan.row for scan in scans], options, findings)
     return about

@@ -58,7 +58,24 @@ def parse_graphml(path: Path, limit: ReadLimit) -> Parsed:
             if seen[a, b] and matrix[a, b] != weight:
                 raise InputError(f"{path.name} gives the edge {ends[0]} - {ends[1]} two weights; keep one.")
             matrix[a, b], seen[a, b] = weight, True
-    return {"matrix": matrix}, {"names": names}
+    return {"matrix": matrix}, {"names": _find_names(root, graph, names)}
+
+
+def _find_names(root: Any, graph: Any, ids: list[str]) -> list[str]:
+    """The names of the nodes: their ids, unless these are numbers (n0, n1... as igraph writes) and nodes have names."""
+    if not all(node_id.removeprefix("n").isdecimal() for node_id in ids):
+        return ids
+    keys = {key.get("attr.name"): key.get("id") for key in root.iterfind("{*}key") if key.get("for") in ("node", "all")}
+    for attribute in (keys[name] for name in ("name", "label") if name in keys):
+        texts = {
+            node.get("id"): (data.text or "").strip()
+            for node in graph.iterfind("{*}node")
+            for data in node.iterfind("{*}data")
+            if data.get("key") == attribute
+        }
+        if len(texts) == len({*texts.values()} - {""}) == len(ids):
+            return [texts[node_id] for node_id in ids]
+    return ids
 
 
 def _find_weight_key(path: Path, root: Any, graph: Any) -> Any:

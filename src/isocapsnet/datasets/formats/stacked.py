@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
-from isocapsnet.datasets.fields import check_codes
+from isocapsnet.datasets.fields import as_text, check_codes
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.joining import find_cohort
 from isocapsnet.datasets.formats.matlab import read_mat
@@ -76,14 +76,16 @@ def read_objects(source: Any, options: ReadOptions, findings: Findings, limit: R
     if isinstance(source, tuple):
         graphs, labels = source
         codes, names = check_codes(labels, None, len(graphs))  # refuses labels that are not one per graph
-        source = {"adjacency": graphs, "labels": np.array([*names, ""])[codes]}
+        values = np.asarray(labels, dtype=object).reshape(-1)
+        texts = [v if isinstance(v, str) else [*names, ""][code] for v, code in zip(values, codes, strict=True)]
+        source = {"adjacency": graphs, "labels": np.array(texts)}
     elif not isinstance(source, Mapping):
         source = {"adjacency": source}
     arrays = {}
     for key, value in source.items():
         array = np.asarray(value)
         if array.dtype == object and array.ndim == 1:  # labels with gaps, or texts of pandas
-            array = np.array(["" if pd.isna(one) else str(one) for one in array])
+            array = np.array(["" if pd.isna(one) else as_text(one) for one in array])
         if array.dtype.kind not in "biufSU":
             raise InputError(f"The array {key!r} is {array.dtype} of shape {array.shape}; give numbers or texts.")
         arrays[str(key)] = array
