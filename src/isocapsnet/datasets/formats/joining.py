@@ -32,7 +32,7 @@ def open_participants(
             raise InputError("where= chooses rows of a table of subjects, and there is none; pass participants=.")
         return None
     column = options.subjects if isinstance(options.subjects, str) else None
-    participants = Participants(table, names, limit, id_column=column, where=options.where)
+    participants = Participants(table, names, limit, id_column=column, where=options.where, used=columns_of(options))
     for condition in options.where:
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
 #: Words in the titles of columns of identifiers.
 _ID_WORDS = frozenset(
-    "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
+    "id ids eid subject subjectid subjectkey subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
+)
+#: Words in the titles of columns that name something else than subjects: site_id, session_id, diagnosis_code.
+_OTHER_WORDS = frozenset(
+    "site sites center centre scanner session ses visit family diagnosis dx group type status sex gender arm".split()  # noqa: SIM905
 )
 _FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
 # As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
@@ -57,7 +61,8 @@ class Participants:
     """A table of subjects, whose column of identifiers is the one that occurs in ``file_names``, without extension.
 
     ``ids`` are the subjects of its rows without the prefix of BIDS, empty if the identifier is missing. ``where``
-    leaves rows out after files were matched with all of them, so that no file gets the row of another subject.
+    leaves rows out after files were matched with all of them, so that no file gets the row of another subject. The
+    columns ``used`` (target, site, covariates) are never taken as identifiers.
     """
 
     def __init__(
@@ -68,13 +73,16 @@ class Participants:
         *,
         id_column: str | None = None,
         where: Sequence[str] = (),
+        used: Collection[str] = (),
     ) -> None:
         self.table = whole = open_table(source, limit)
         self.name, self.where = whole.name, where
         self._runs = find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
         indexes = {name: _find_rows(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
-        self.id_column = self._choose(indexes, file_names) if id_column is None else id_column
+        if id_column is None:
+            id_column = self._choose({name: i for name, i in indexes.items() if name not in used}, file_names)
+        self.id_column = id_column
         ids = self.table.column(self.id_column)
         if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
             raise InputError(f"{self.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
@@ -93,21 +101,26 @@ class Participants:
 
         Numbers may be ages or counts that occur in file names by accident. They are identifiers if the title of the
         column says so, or in the first column of a table without such a title, unless it counts the rows. Another
-        column that assigns a file to another subject is refused, unless the first is participant_id.
+        column that assigns a file to another subject is refused, unless the first is participant_id or the other has
+        fewer than half as many different values, as columns of groups have.
         """
         matches = {
             column: {name: self._match(name, index) for name in file_names}
             for column, index in indexes.items()
-            if is_identifier(column) or self._may_identify(column, index)
+            if is_identifier(column) or self._may_identify(column, index, indexes)
         }
+        sizes = {column: len({*self.table.columns[column]}) for column in matches}
+        matches = {c: files for c, files in matches.items() if not self._is_group(c, indexes[c], files)}
         scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in matches.items()}
         best = max(scores, key=lambda column: (scores[column], -_rank(column)), default=None)
         if best is None or not scores[best]:
             raise InputError(
                 f"No column of {self.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
-                "column of numbers needs the title participant_id."
+                "column of numbers needs the title participant_id, or subjects= must name it."
             )
         for rival in matches if _rank(best) > 0 else ():
+            if 2 * sizes[rival] < sizes[best]:
+                continue
             for name in file_names:
                 ours, theirs = (
                     {row for run in matches[column][name] for row in indexes[column][run.tokens]}
@@ -121,13 +134,19 @@ class Participants:
                     )
         return best
 
-    def _may_identify(self, column: str, index: Collection[Tokens]) -> bool:
+    def _is_group(self, column: str, index: Collection[Tokens], files: Mapping[str, list[Run]]) -> bool:
+        """Whether a column holds numbers of groups: two for many rows, or a few that name a minority of the files."""
+        values = {cell for cell in self.table.columns[column] if not is_missing(cell)}
+        if len(self.table.lines) < 3 * len(values) or any(len(tokens) > 1 for tokens in index):
+            return False
+        return len(values) <= 2 or 2 * sum(map(bool, files.values())) < len(files)
+
+    def _may_identify(self, column: str, index: Collection[Tokens], columns: Collection[str]) -> bool:
         """Whether a column whose title does not say so may hold identifiers."""
         if any(len(tokens) > 1 or not tokens[0].isdigit() for tokens in index):
             return True
-        columns = self.table.columns
-        is_first = column == next(iter(columns))
-        return is_first and not is_counting(columns[column]) and not any(map(is_identifier, columns))
+        is_first = column == next(iter(self.table.columns))
+        return is_first and not is_counting(self.table.columns[column]) and not any(map(is_identifier, columns))
 
     def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
         """The longest runs of a file name that are identifiers, one for each identifier."""
@@ -236,7 +255,7 @@ def _rank(column: str) -> int:
     words = re.findall(r"[a-z]+", column.lower())
     if "".join(words) == "participantid":
         return 0
-    return 1 if _ID_WORDS & {*words} else 2
+    return 1 if _ID_WORDS & {*words} and not _OTHER_WORDS & {*words} else 2
 
 
 def is_identifier(column: str) -> bool:
