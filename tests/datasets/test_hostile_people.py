@@ -53,3 +53,51 @@ def test_several_rows_per_subject_still_identify(tmp_path):
     visits = {"subject": np.repeat(range(1, 5), 4), "visit": [1, 2, 3, 4] * 4, "dx": np.repeat(["a", "b"] * 2, 4)}
     data = load_graphs(write_study(tmp_path, NUMBERS[:4], **visits), target="dx")
     assert classes(data) == ["a", "b", "a", "b"]
+
+
+# -- persons with several graphs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("title", ["id", "SUB_ID", "participant", "patient_id", "groups"])
+def test_arrays_with_a_person_twice_are_refused(title):
+    with pytest.raises(InputError, match=title):
+        load_graphs({"adjacency": GRAPHS, "y": DX, title: PAIRS})
+    scans = [f"sub-{person}_ses-{i % 2}" for i, person in enumerate(PAIRS)]
+    assert len({*load_graphs({"adjacency": GRAPHS, "y": DX, title: PAIRS}, subjects=scans).persons}) == 6
+    data = load_graphs({"adjacency": GRAPHS, "y": DX, title: PAIRS}, covariates=title)  # as the message says
+    assert list(data.covariates) == [title]
+
+
+@pytest.mark.parametrize("title", ["id", "SUB_ID", "participant"])
+def test_arrays_whose_title_says_so_are_identifiers(title):
+    assert load_graphs({"adjacency": GRAPHS, "y": DX, title: NUMBERS}).subjects.tolist() == NUMBERS
+
+
+@pytest.mark.parametrize("values", [["HC", "PT"] * 6, [0.0, 1.0] * 6])
+@pytest.mark.parametrize("title", ["groups", "patient", "site_id", "diagnosis_code"])
+def test_arrays_of_groups_stay_covariates(title, values):
+    data = load_graphs({"adjacency": GRAPHS, "y": DX, title: np.array(values)})
+    assert list(data.covariates) == [title] and len({*data.persons}) == N
+
+
+@pytest.mark.parametrize("people", [PAIRS, ["p1", "p2"] * 6])
+@pytest.mark.parametrize("title", ["subject_id", "src_subject_id", "SUB_ID"])
+def test_frames_with_a_person_twice_are_refused(title, people):
+    frame = pd.DataFrame({title: people, "session_id": [1, 2] * 6, "dx": DX})
+    with pytest.raises(InputError, match=title):
+        load_graphs(GRAPHS, participants=frame, target="dx")
+    with pytest.raises(InputError, match="person|p1"):
+        load_graphs(GRAPHS, participants=frame.drop(columns="session_id"), target="dx")
+
+
+def test_frames_with_a_row_for_each_scan_are_read():
+    frame = pd.DataFrame({"subject_id": PAIRS, "session_id": [1, 2] * 6, "dx": DX})
+    frame.insert(0, "participant_id", [f"sub-{p}_ses-{i % 2}" for i, p in enumerate(PAIRS)])
+    assert len({*load_graphs(GRAPHS, participants=frame, target="dx").persons}) == 6
+
+
+@pytest.mark.parametrize("other", ["site_id", "site_code", "session_id", "patient", "record_id"])
+def test_frames_keep_identifiers_beside_other_codes(other):
+    values = range(N) if other == "record_id" else [1, 2] * 6
+    data = load_graphs(GRAPHS, participants=pd.DataFrame({"SUB_ID": NUMBERS, other: values, "dx": DX}), target="dx")
+    assert data.subjects.tolist() == NUMBERS and classes(data) == DX

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.findings import Findings
-from isocapsnet.datasets.formats.participants import Participants, clean_identifiers, is_identifier
+from isocapsnet.datasets.formats.participants import (
+    Participants,
+    clean_identifiers,
+    is_identifier,
+    names_people,
+)
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
 from isocapsnet.datasets.formats.text import Table
 from isocapsnet.datasets.identifiers import read_list
@@ -109,7 +114,7 @@ def find_cohort(
             shape = arrays[key].shape
             number = len(arrays[key]) if len(shape) == 1 else f"an array of shape {shape} called"
             raise InputError(f"{where} has {n_graphs} graphs but {number} {key}.")
-    subjects_key = None if ids is not None else _find_key(columns, options.subjects, _SUBJECTS)
+    subjects_key = None if ids is not None else _find_key(where, columns, options)
     id_column = None
     if subjects_key is not None:
         ids = [_spell(value) for value in columns[subjects_key].tolist()]
@@ -170,10 +175,29 @@ def choose(
     return asked or next(iter(there), None)
 
 
-def _find_key(columns: Mapping[str, Any], asked: Any, usual: Sequence[str]) -> str | None:
+def _find_key(where: str, columns: Mapping[str, NDArray[Any]], options: ReadOptions) -> str | None:
+    """The array of identifiers: the one that was asked for, one with a usual name, or one whose title says so."""
+    asked = options.subjects
     if asked is not None:
         return asked if isinstance(asked, str) and asked in columns else None
-    return next((name for name in usual if name in columns), None)
+    if usual := next((name for name in _SUBJECTS if name in columns), None):
+        return usual
+    used = (*columns_of(options), *_LABELS, *_SITES)
+    others = {key: values.tolist() for key, values in columns.items() if key not in used and values.dtype.kind != "b"}
+    return _choose_unique(where, others, "pass subjects=, an identifier for each graph such as sub-01_ses-1")
+
+
+def _choose_unique(where: str, columns: Mapping[str, Sequence[Any]], how: str) -> str | None:
+    """The best title of identifiers whose values are all different; refused if only persons with several graphs are."""
+    titles = [title for title in columns if is_identifier(title)]
+    unique = [title for title in titles if len({*map(_spell, columns[title])}) == len(columns[title])]
+    people = [title for title in columns if title not in unique and names_people(title, columns[title])]
+    if people and not unique:
+        raise InputError(
+            f"{where} has several graphs of one person, if {people[0]!r} names persons; {how}. If it does not, name it "
+            "with covariates=."
+        )
+    return min(unique, key=lambda title: title.lower() != "participant_id", default=None)
 
 
 def _spell(value: Any) -> str:
@@ -222,9 +246,8 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
     source = options.participants
     assert source is not None
     table = _rows_in_order(n_graphs, options, limit)
-    titles = [column for column in table.columns if is_identifier(column)]
     if isinstance(source, Path):
-        column = (titles or list(table.columns))[0]
+        column = next(filter(is_identifier, table.columns), next(iter(table.columns)))
         how = "pass subjects=, a list of them in the order of the graphs"
         if len(table.lines) == n_graphs:
             how = f'if the rows of {table.name} are in the order of the graphs, pass subjects="{column}"'
@@ -238,8 +261,10 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
         )
     if has_names(source.index):
         return replace(options, subjects=next(iter(table.columns)))
-    if len(titles) == 1:
-        return replace(options, subjects=titles[0])
+    others = {column: cells for column, cells in table.columns.items() if column not in columns_of(options)}
+    how = "add a column participant_id with an identifier for each graph, such as sub-01_ses-1"
+    if (title := _choose_unique(table.name, others, how)) is not None:
+        return replace(options, subjects=title)
     if len(source) != n_graphs or "graph number" in table.columns:
         raise InputError(f"{table.name} has no column of identifiers; name it with subjects=.")
     return replace(

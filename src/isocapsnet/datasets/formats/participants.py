@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -29,6 +29,7 @@ _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|s
 _ID_WORDS = frozenset(
     "id ids eid subject subjectid subjectkey subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
 )
+_PERSON_WORDS = _ID_WORDS - frozenset(("id", "ids", "identifier", "code"))
 #: Words in the titles of columns that name something else than subjects: site_id, session_id, diagnosis_code.
 _OTHER_WORDS = frozenset(
     "site sites center centre scanner session ses visit family diagnosis dx group type status sex gender arm".split()  # noqa: SIM905
@@ -260,6 +261,20 @@ def _rank(column: str) -> int:
 
 def is_identifier(column: str) -> bool:
     return _rank(column) < 2
+
+
+def names_people(title: str, values: Sequence[Any]) -> bool:
+    """Whether a column or an array has persons, each perhaps several times, by its title.
+
+    ``groups`` are persons in scikit-learn and classes elsewhere, and ``patient`` may be yes or no: how many different
+    values there are decides.
+    """
+    words = {*re.findall(r"[a-z]+", title.lower())}
+    if words in ({"groups"}, {"patient"}):
+        n_values = len({*values})
+        return n_values >= 8 or (n_values >= 3 and 5 * n_values >= len(values))
+    is_code = bool(words & {"id", "ids", "identifier", "code"})
+    return is_identifier(title) and (words <= _ID_WORDS - {"code"} or (is_code and bool(words & _PERSON_WORDS)))
 
 
 def clean_identifiers(cells: Sequence[str]) -> list[str]:
