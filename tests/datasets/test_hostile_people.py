@@ -86,7 +86,7 @@ def test_frames_with_a_person_twice_are_refused(title, people):
     frame = pd.DataFrame({title: people, "session_id": [1, 2] * 6, "dx": DX})
     with pytest.raises(InputError, match=title):
         load_graphs(GRAPHS, participants=frame, target="dx")
-    with pytest.raises(InputError, match="person|p1"):
+    with pytest.raises(InputError, match=r"person|p1"):
         load_graphs(GRAPHS, participants=frame.drop(columns="session_id"), target="dx")
 
 
@@ -101,3 +101,40 @@ def test_frames_keep_identifiers_beside_other_codes(other):
     values = range(N) if other == "record_id" else [1, 2] * 6
     data = load_graphs(GRAPHS, participants=pd.DataFrame({"SUB_ID": NUMBERS, other: values, "dx": DX}), target="dx")
     assert data.subjects.tolist() == NUMBERS and classes(data) == DX
+
+
+SCANS = ["_bl _m12", "_BL _FU1", "_day1 _day2", "_r1 _r2", "_20190101 _20200131", "_2019-01-01 _2020-01-31"]
+SCANS += ["_MR1 _MR2", "_MR_d0129 _MR_d0629", "_25750_2_0 _25750_3_0"]
+
+
+@pytest.mark.parametrize("parts", SCANS)
+def test_names_of_scans_are_of_one_person(tmp_path, parts):
+    scans = [f"S{i // 2:02d}{parts.split()[i % 2]}" for i in range(N)]
+    assert len({*load_graphs((GRAPHS, DX), subjects=scans).persons}) == 6
+    with pytest.raises(InputError, match="one person"):
+        load_graphs(write_study(tmp_path, scans))
+
+
+@pytest.mark.parametrize(
+    "name", ["M{:02d}", "site1_{}", "NYU_00509{:02d}", "R{}_01", "A{}_12_01", "2019{:04d}", "1_{}"]
+)
+def test_ordinary_names_are_persons(name):
+    ids = [name.format(i + 1) for i in range(N)]
+    assert len({*load_graphs((GRAPHS, DX), subjects=ids).persons}) == N
+
+
+@pytest.mark.parametrize("scan", ["OAS2_{:04d}_MR{}", "P{:02d}{}x"])
+def test_a_column_of_persons_beside_that_of_scans(tmp_path, scan):
+    """The names of the files say who the person is, or the study is refused with a choice of rows."""
+    scans = [scan.format(i // 2 + 1, i % 2 + 1) for i in range(N)]
+    people = {"Subject ID": PAIRS, "MRI ID": scans, "Group": np.repeat(["a", "b"], 6), "Visit": [1, 2] * 6}
+    write_study(tmp_path, scans, **people)
+    if scan.startswith("OAS"):
+        data = load_graphs(tmp_path, target="Group")
+        assert len(data) == N and len({*data.persons}) == 6
+    else:
+        with pytest.raises(InputError, match="Visit=1"):
+            load_graphs(tmp_path, target="Group")
+        excluded = load_graphs(tmp_path, target="Group", exclude=scans[1::2])
+        for data in (load_graphs(tmp_path, target="Group", where="Visit=1"), excluded):
+            assert data.subjects.tolist() == scans[::2]

@@ -14,10 +14,13 @@ _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
 #: Titles of lists of identifiers.
 _TITLES = ("participant_id", "participant", "subject_id", "sub_id", "subject", "subjects", "id", "ids")
-#: Parts of names that say which scan or copy of a person's it is: ses-2, run1, V2, retest, REST1_LR, " (1)", copy.
+#: Parts of names that say which scan or copy of a person's it is: ses-2, run1, V2, retest, REST1_LR, " (1)", copy; and
+#: after a number: bl and m12 (ADNI), FU1, day2, r1, MR1 and MR_d0129 (OASIS), 20190131, 25750_2_0 (UK Biobank).
 _SCAN = re.compile(
     r"(?<![^\W\d_])((ses|sess|session|run|visit|scan|rep|repeat|timepoint|tp|wave|task|acq|dir)(-[a-z0-9]+|[_ ]?\d+)"
-    r"|[vt]\d|pre|post|test|retest|baseline|follow[-_]?up\d*|rest\d*|lr|rl|ap|pa|copy([ _]of)?)(?![^\W_])|\(\d+\)",
+    r"|[vt]\d|pre|post|test|retest|baseline|follow[-_]?up\d*|rest\d*|lr|rl|ap|pa|copy([ _]of)?"
+    r"|(?<=\d[-_. ])(bl|m(03|06|12|18|24|36|48|60|72)|fu\d*|day\d+|r\d|mr(\d|_d\d{4})"
+    r"|20\d\d(?P<dash>-?)(0[1-9]|1[0-2])(?P=dash)(0[1-9]|[12]\d|3[01]))|(?<=_\d{5}_)[0-3]_0)(?![^\W_])|\(\d+\)",
     re.IGNORECASE,
 )
 

@@ -11,14 +11,10 @@ from numpy.typing import NDArray
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.findings import Findings
-from isocapsnet.datasets.formats.participants import (
-    Participants,
-    clean_identifiers,
-    is_identifier,
-    names_people,
-)
+from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
 from isocapsnet.datasets.formats.text import Table
+from isocapsnet.datasets.formats.titles import is_identifier, names_people
 from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions, as_names
@@ -43,6 +39,8 @@ def open_participants(
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
     findings.targets = participants.list_targets()
     participants.merge_rows([column for column in columns_of(options) if column[:1] != "@"], findings)
+    with findings.noting():
+        participants.check_people(columns_of(options), options.exclude, findings)
     return participants
 
 

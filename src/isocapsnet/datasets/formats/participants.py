@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -18,22 +18,14 @@ from isocapsnet.datasets.fields import MISSING, is_missing
 from isocapsnet.datasets.formats.name_parts import Run, find_runs
 from isocapsnet.datasets.formats.tables import choose_rows, open_table, suggest_filters
 from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers
-from isocapsnet.datasets.identifiers import Tokens, tokenize
+from isocapsnet.datasets.formats.titles import is_identifier, names_people, rank_title
+from isocapsnet.datasets.identifiers import Tokens, find_persons, match_subjects, tokenize
 from isocapsnet.datasets.isolation import ReadLimit
 
 if TYPE_CHECKING:
     from isocapsnet.datasets.findings import Findings
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
-#: Words in the titles of columns of identifiers.
-_ID_WORDS = frozenset(
-    "id ids eid subject subjectid subjectkey subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
-)
-_PERSON_WORDS = _ID_WORDS - frozenset(("id", "ids", "identifier", "code"))
-#: Words in the titles of columns that name something else than subjects: site_id, session_id, diagnosis_code.
-_OTHER_WORDS = frozenset(
-    "site sites center centre scanner session ses visit family diagnosis dx group type status sex gender arm".split()  # noqa: SIM905
-)
 _FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
 # As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
 _ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
@@ -113,13 +105,13 @@ class Participants:
         sizes = {column: len({*self.table.columns[column]}) for column in matches}
         matches = {c: files for c, files in matches.items() if not self._is_group(c, indexes[c], files)}
         scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in matches.items()}
-        best = max(scores, key=lambda column: (scores[column], -_rank(column)), default=None)
+        best = max(scores, key=lambda column: (scores[column], -rank_title(column)), default=None)
         if best is None or not scores[best]:
             raise InputError(
                 f"No column of {self.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
                 "column of numbers needs the title participant_id, or subjects= must name it."
             )
-        for rival in matches if _rank(best) > 0 else ():
+        for rival in matches if rank_title(best) > 0 else ():
             if 2 * sizes[rival] < sizes[best]:
                 continue
             for name in file_names:
@@ -215,6 +207,33 @@ class Participants:
             f"each, or choose rows with where={how}."
         )
 
+    def check_people(self, used: Collection[str], exclude: Sequence[str], findings: "Findings") -> None:
+        """Refuse rows that another column assigns to one person, if their identifiers do not say so.
+
+        Columns that are ``used`` for something else, and subjects who are excluded, do not count.
+        """
+        rows = sorted({row for several in self._rows.values() for row in several[:1]})
+        excluded = {*match_subjects(exclude, [self.ids[row] for row in rows], {}).values()}
+        rows = [row for row in rows if self.ids[row] not in excluded]
+        persons = dict(zip(rows, find_persons([self.ids[row] for row in rows]), strict=True))
+        for title, cells in self.table.columns.items():
+            if title in (self.id_column, *used) or not names_people(title, [cells[row] for row in rows]):
+                continue
+            several: dict[str, list[int]] = {}
+            for row in rows:
+                if not is_missing(cells[row]):
+                    several.setdefault(cells[row], []).append(row)
+            repeated = [group for group in several.values() if len({persons[row] for row in group}) > 1]
+            if repeated:
+                names = list_some([self.ids[row] for row in repeated[0]], 3)
+                filters = [f'where="{one}"' for one in itertools.islice(suggest_filters(self.table, repeated), 3)]
+                how = f", such as {' or '.join(filters)}" if filters else ""
+                findings.errors.append(
+                    f"Column {title!r} of {self.name} says that {names} are of one person ({len(repeated)} people have "
+                    f"several scans); choose one with where={how}, or call the scans sub-01_ses-1, sub-01_ses-2. If it "
+                    "does not name persons, name it with covariates=."
+                )
+
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` if there is none, or if it was left out."""
         runs = self._match(file_name, self._rows)
@@ -249,32 +268,6 @@ class Participants:
                 name = f"{self.name}, column {column!r},"
                 frame[column] = parse_numbers(name, [[cell] for cell in cells], [0] * len(cells))[:, 0]
         return frame
-
-
-def _rank(column: str) -> int:
-    """0 for participant_id, 1 for other titles of identifiers, 2 for all others."""
-    words = re.findall(r"[a-z]+", column.lower())
-    if "".join(words) == "participantid":
-        return 0
-    return 1 if _ID_WORDS & {*words} and not _OTHER_WORDS & {*words} else 2
-
-
-def is_identifier(column: str) -> bool:
-    return _rank(column) < 2
-
-
-def names_people(title: str, values: Sequence[Any]) -> bool:
-    """Whether a column or an array has persons, each perhaps several times, by its title.
-
-    ``groups`` are persons in scikit-learn and classes elsewhere, and ``patient`` may be yes or no: how many different
-    values there are decides.
-    """
-    words = {*re.findall(r"[a-z]+", title.lower())}
-    if words in ({"groups"}, {"patient"}):
-        n_values = len({*values})
-        return n_values >= 8 or (n_values >= 3 and 5 * n_values >= len(values))
-    is_code = bool(words & {"id", "ids", "identifier", "code"})
-    return is_identifier(title) and (words <= _ID_WORDS - {"code"} or (is_code and bool(words & _PERSON_WORDS)))
 
 
 def clean_identifiers(cells: Sequence[str]) -> list[str]:

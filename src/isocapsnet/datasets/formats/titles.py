@@ -1,0 +1,41 @@
+"""Titles of columns and arrays that name subjects."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+#: Words in the titles of columns of identifiers.
+_ID_WORDS = frozenset(
+    "id ids eid subject subjectid subjectkey subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
+)
+_PERSON_WORDS = _ID_WORDS - frozenset(("id", "ids", "identifier", "code"))
+#: Words in the titles of columns that name something else than subjects: site_id, session_id, diagnosis_code.
+_OTHER_WORDS = frozenset(
+    "site sites center centre scanner session ses visit family diagnosis dx group type status sex gender arm".split()  # noqa: SIM905
+)
+
+
+def rank_title(column: str) -> int:
+    """0 for participant_id, 1 for other titles of identifiers, 2 for all others."""
+    words = re.findall(r"[a-z]+", column.lower())
+    if "".join(words) == "participantid":
+        return 0
+    return 1 if _ID_WORDS & {*words} and not _OTHER_WORDS & {*words} else 2
+
+
+def is_identifier(column: str) -> bool:
+    return rank_title(column) < 2
+
+
+def names_people(title: str, values: Sequence[Any]) -> bool:
+    """Whether a column or an array has persons, each perhaps several times, by its title.
+
+    ``groups`` are persons in scikit-learn and classes elsewhere, and ``patient`` may be yes or no: how many different
+    values there are decides.
+    """
+    words = {*re.findall(r"[a-z]+", title.lower())}
+    if words in ({"groups"}, {"patient"}):
+        n_values = len({*values})
+        return n_values >= 8 or (n_values >= 3 and 3 * n_values >= len(values))
+    is_code = bool(words & {"id", "ids", "identifier", "code"})
+    return is_identifier(title) and (words <= _ID_WORDS - {"code"} or (is_code and bool(words & _PERSON_WORDS)))
