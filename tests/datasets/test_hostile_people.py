@@ -138,3 +138,48 @@ def test_a_column_of_persons_beside_that_of_scans(tmp_path, scan):
         excluded = load_graphs(tmp_path, target="Group", exclude=scans[1::2])
         for data in (load_graphs(tmp_path, target="Group", where="Visit=1"), excluded):
             assert data.subjects.tolist() == scans[::2]
+
+
+# -- the order of rows, sites, exclusions --------------------------------------------------------------------------
+
+
+def test_an_index_with_numbers_twice_is_refused():
+    """After concat(), sort_index() would mix the groups."""
+    frame = pd.concat([pd.DataFrame({"dx": ["HC"] * 6}), pd.DataFrame({"dx": ["PT"] * 6})])
+    for one in (frame, frame.sort_index()):
+        with pytest.raises(InputError, match="reset_index"):
+            load_graphs(GRAPHS, participants=one, target="dx")
+    data = load_graphs(GRAPHS, participants=frame.reset_index(drop=True), target="dx")
+    assert classes(data) == ["HC"] * 6 + ["PT"] * 6
+
+
+def test_missing_sites_are_on_record_and_spellings_refused(tmp_path):
+    write_study(tmp_path, NUMBERS, participant_id=NUMBERS, dx=DX, site=["NYU", "", "UM"] * 4, bad=["NYU", "nyu"] * 6)
+    table = load_graphs(tmp_path, target="dx", site="site")
+    array = load_graphs({"adjacency": GRAPHS, "y": DX, "site": np.array(["NYU", None, "UM"] * 4, dtype=object)})
+    for data in (table, array):
+        assert data.sites.tolist() == ["NYU", "unknown", "UM"] * 4
+        assert ["4 subjects"] in map(list, data.handled.values())
+    with pytest.raises(InputError, match="nyu"):
+        load_graphs(tmp_path, target="dx", site="bad")
+    with pytest.raises(InputError, match="nyu"):
+        load_graphs({"adjacency": GRAPHS, "y": DX, "site": ["NYU", "nyu"] * 6})
+
+
+def test_sites_that_are_whole_numbers_have_one_spelling():
+    data = load_graphs({"adjacency": GRAPHS, "y": DX, "site": np.array([1.0, 2.0] * 6)})
+    assert data.sites.tolist() == ["1", "2"] * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "is_there"), [("1a", False), ("NYU_1a", False), ("sub-1", True), ("NYU_0001_rois", True)]
+)
+def test_an_excluded_name_ends_where_its_part_ends(name, is_there):
+    def read():
+        return load_graphs((GRAPHS, DX), subjects=[str(i + 1) for i in range(N)], exclude=[name])
+
+    if is_there:
+        assert [*read().exclusions] == ["1"]
+    else:
+        with pytest.raises(InputError, match=name):
+            read()

@@ -1,5 +1,6 @@
 """Identifiers of subjects in their many spellings: ``sub-0050952``, ``NYU_0050952_rois`` and ``50952`` are one."""
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,7 +87,8 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
     """The subject that each name means; names of no subject are left out.
 
     A name is the subject itself, else has the same words and numbers as it or as one of its ``aliases`` (alias to
-    subject), else contains the words and numbers of one subject only. A name of several subjects is refused.
+    subject), else contains the words and numbers of one subject only, up to the end of a part between punctuation: 1a
+    does not contain 1. A name of several subjects is refused.
     """
     exact = {alias: subject for alias, subject in aliases.items() if subject in {*subjects}}
     exact |= {f"sub-{subject}": subject for subject in subjects} | {subject: subject for subject in subjects}
@@ -103,12 +105,13 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
             for subject in subjects:
                 parts.setdefault(tokenize(subject), set()).add(subject)
         words = tokenize(name)
+        ends = [*itertools.accumulate(len(tokenize(part)) for part in re.split(r"[\W_]+", plain_name(name)))]
         candidates = by_tokens.get(words) or set().union(
             *(
                 parts.get(words[i:j], ())
                 for i in range(len(words))
-                for j in range(i + 1, len(words) + 1)
-                if _longest(words[i:j]) >= _longest(words[:i] + words[j:])
+                for j in ends
+                if i < j and _longest(words[i:j]) >= _longest(words[:i] + words[j:])
             )
         )
         if len(candidates) > 1:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
 from isocapsnet.datasets.formats.text import Table
-from isocapsnet.datasets.formats.titles import is_identifier, names_people
+from isocapsnet.datasets.formats.titles import choose_unique, is_identifier
 from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions, as_names
@@ -85,10 +86,22 @@ def describe(
             for word, count in participants.missing_words(options.target, rows).items():
                 findings.handle(f"{word!r} in column {options.target!r} taken for a missing label", f"{count} subjects")
         if options.site is not None and options.site[:1] != "@":
-            about["sites"] = [site or "unknown" for site in participants.values(options.site, rows)]
+            about["sites"] = _clean_sites(participants.values(options.site, rows), findings)
         if options.covariates:
             about["covariates"] = participants.covariates(options.covariates, rows)
     return about
+
+
+def _clean_sites(values: Sequence[Any], findings: Findings) -> list[str]:
+    """Sites as texts. A missing site is called unknown, on record; two spellings of a site are refused."""
+    sites = ["unknown" if is_missing(value) else _spell(value) for value in values]
+    if n_missing := sum(map(is_missing, values)):
+        findings.handle("missing site called 'unknown'", f"{n_missing} subjects")
+    spellings: dict[str, str] = {}
+    for site in sites:
+        if (other := spellings.setdefault(" ".join(site.casefold().split()), site)) != site:
+            raise InputError(f"{other!r} and {site!r} may be one site; write one of them.")
+    return sites
 
 
 def find_cohort(
@@ -144,7 +157,7 @@ def find_cohort(
     about: dict[str, Any] = {
         "subjects": [str(number) for number in range(1, n_graphs + 1)] if ids is None else list(ids),
         "labels": columns[labels_key].tolist() if labels_key else None,
-        "sites": columns[sites_key].tolist() if sites_key else None,
+        "sites": _clean_sites(columns[sites_key].tolist(), findings) if sites_key else None,
         "covariates": None,
     }
     if options.covariates is None:
@@ -182,20 +195,7 @@ def _find_key(where: str, columns: Mapping[str, NDArray[Any]], options: ReadOpti
         return usual
     used = (*columns_of(options), *_LABELS, *_SITES)
     others = {key: values.tolist() for key, values in columns.items() if key not in used and values.dtype.kind != "b"}
-    return _choose_unique(where, others, "pass subjects=, an identifier for each graph such as sub-01_ses-1")
-
-
-def _choose_unique(where: str, columns: Mapping[str, Sequence[Any]], how: str) -> str | None:
-    """The best title of identifiers whose values are all different; refused if only persons with several graphs are."""
-    titles = [title for title in columns if is_identifier(title)]
-    unique = [title for title in titles if len({*map(_spell, columns[title])}) == len(columns[title])]
-    people = [title for title in columns if title not in unique and names_people(title, columns[title])]
-    if people and not unique:
-        raise InputError(
-            f"{where} has several graphs of one person, if {people[0]!r} names persons; {how}. If it does not, name it "
-            "with covariates=."
-        )
-    return min(unique, key=lambda title: title.lower() != "participant_id", default=None)
+    return choose_unique(where, others, "pass subjects=, an identifier for each graph such as sub-01_ses-1")
 
 
 def _spell(value: Any) -> str:
@@ -252,16 +252,18 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
         raise InputError(f"{where} does not say which subjects its {n_graphs} graphs are; {how}.")
     if len(table.lines) != n_graphs:
         raise InputError(f"{table.name} has {len(table.lines)} rows for {n_graphs} graphs.")
-    if not has_names(source.index) and not source.index.is_monotonic_increasing:
+    if not has_names(source.index) and (source.index.has_duplicates or not source.index.is_monotonic_increasing):
+        problem, how = "is not in order", "call sort_index() or reset_index() first"
+        if source.index.has_duplicates:  # sort_index() would mix the parts of a concat()
+            problem, how = "has numbers twice", "bring them into that order and call reset_index(drop=True)"
         raise InputError(
-            f"The index of {table.name} is not in order, so its rows may not be in the order of the graphs; call "
-            "sort_index() or reset_index() first."
+            f"The index of {table.name} {problem}, so its rows may not be in the order of the graphs; {how}."
         )
     if has_names(source.index):
         return replace(options, subjects=next(iter(table.columns)))
     others = {column: cells for column, cells in table.columns.items() if column not in columns_of(options)}
     how = "add a column participant_id with an identifier for each graph, such as sub-01_ses-1"
-    if (title := _choose_unique(table.name, others, how)) is not None:
+    if (title := choose_unique(table.name, others, how)) is not None:
         return replace(options, subjects=title)
     if len(source) != n_graphs or "graph number" in table.columns:
         raise InputError(f"{table.name} has no column of identifiers; name it with subjects=.")

@@ -1,8 +1,10 @@
 """Titles of columns and arrays that name subjects."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from isocapsnet._validation import InputError
 
 #: Words in the titles of columns of identifiers.
 _ID_WORDS = frozenset(
@@ -39,3 +41,16 @@ def names_people(title: str, values: Sequence[Any]) -> bool:
         return n_values >= 8 or (n_values >= 3 and 3 * n_values >= len(values))
     is_code = bool(words & {"id", "ids", "identifier", "code"})
     return is_identifier(title) and (words <= _ID_WORDS - {"code"} or (is_code and bool(words & _PERSON_WORDS)))
+
+
+def choose_unique(where: str, columns: Mapping[str, Sequence[Any]], how: str) -> str | None:
+    """The best title of identifiers whose values are all different; refused if only persons with several graphs are."""
+    titles = [title for title in columns if is_identifier(title)]
+    unique = [title for title in titles if len({*columns[title]}) == len(columns[title])]
+    people = [title for title in columns if title not in unique and names_people(title, columns[title])]
+    if people and not unique:
+        raise InputError(
+            f"{where} has several graphs of one person, if {people[0]!r} names persons; {how}. If it does not, name it "
+            "with covariates=."
+        )
+    return min(unique, key=lambda title: title.lower() != "participant_id", default=None)
