@@ -183,3 +183,50 @@ def test_an_excluded_name_ends_where_its_part_ends(name, is_there):
     else:
         with pytest.raises(InputError, match=name):
             read()
+
+
+@pytest.mark.parametrize("title", ["subjects", "id"])
+@pytest.mark.parametrize("people", ["groups", "SUB_ID"])
+def test_arrays_of_persons_beside_identifiers_are_refused(title, people):
+    arrays = {"adjacency": GRAPHS, "y": DX, title: [f"x{i}" for i in range(N)], people: PAIRS}
+    with pytest.raises(InputError, match=people):
+        load_graphs(arrays)
+    arrays[title] = [f"sub-{p}_ses-{i % 2}" for i, p in enumerate(PAIRS)]
+    assert len({*load_graphs(arrays).persons}) == 6
+
+
+# -- files and rows ------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_a_row_per_session(tmp_path):
+    scans = [f"sub-{i // 2 + 1:02d}_ses-{i % 2 + 1}" for i in range(N)]
+    write_study(tmp_path, [f"{scan}_fc" for scan in scans], participant_id=scans, dx=["a", "b"] * 6)
+    for session, label in (("ses-1", "a"), ("ses-2", "b")):
+        data = load_graphs(tmp_path, target="dx", select=session)
+        assert classes(data) == [label] * 6
+
+
+@pytest.mark.parametrize("name", ["NYU_0050952_rois_cc200", "S50952_run2", "50952_r1"])
+@pytest.mark.parametrize("title", ["SUB_ID", "number"])
+def test_a_single_file_may_have_other_numbers(tmp_path, name, title):
+    """Shorter ones, if the title says that the column has identifiers."""
+    write_study(tmp_path, [name], **{title: [200, 1, 2, 50952, 50953], "age": [9, 8, 7, 6, 5]})
+    if title == "SUB_ID":
+        data = load_graphs(tmp_path, covariates="age")
+        assert data.subjects.tolist() == ["50952"] and data.covariates["age"].tolist() == [6]
+    else:
+        with pytest.raises(InputError, match="participant_id"):
+            load_graphs(tmp_path, covariates="age")
+
+
+@pytest.mark.parametrize("name", ["NYU_0050999_rois_cc200", "S15_run2", "S6_run2"])
+def test_a_single_file_of_nobody_gets_no_row(tmp_path, name):
+    write_study(tmp_path, [name], SUB_ID=[200, 1, 2, 50952], age=[9, 8, 7, 6])
+    with pytest.raises(InputError, match="participant_id"):
+        load_graphs(tmp_path, covariates="age")
+
+
+def test_both_spellings_of_abcd_are_one(tmp_path):
+    codes = [f"INV{i:02d}BD7" for i in range(N)]
+    write_study(tmp_path, [f"sub-NDAR{c}" for c in codes], subjectkey=[f"NDAR_{c}" for c in codes], dx=DX)
+    assert classes(load_graphs(tmp_path, target="dx")) == DX

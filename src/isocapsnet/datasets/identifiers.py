@@ -29,13 +29,18 @@ _SCAN = re.compile(
 def plain_name(name: str) -> str:
     """A name in lower case and in one of its Unicode forms; of a BIDS name only the subject's entity."""
     entity = _SUBJECT.search(name) if "sub-" in name else None
-    text = (entity[1] if entity else name).lower()
+    text = (entity[1] if entity else name).lower().replace("ndar_inv", "ndarinv")  # ABCD writes both
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def split_words(name: str) -> list[str]:
+    """The words and numbers of a plain name, as they are written."""
+    return _WORDS.findall(plain_name(name))
 
 
 def tokenize(name: str) -> Tokens:
     """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
-    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(plain_name(name))])
+    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in split_words(name)])
 
 
 def find_persons(subjects: Sequence[str]) -> list[str]:
@@ -50,6 +55,15 @@ def find_persons(subjects: Sequence[str]) -> list[str]:
         words = tokenize(name if is_bids else _SCAN.sub("", name))
         persons.append(" ".join(words) if is_bids or any(map(str.isdigit, words)) else name)
     return persons
+
+
+def find_separated(people: Sequence[object], subjects: Sequence[str]) -> list[list[int]]:
+    """The indices of each of ``people`` (one per subject) whose subjects are not of one person by their names."""
+    persons = find_persons(subjects)
+    indices: dict[object, list[int]] = {}
+    for index, one in enumerate(people):
+        indices.setdefault(one, []).append(index)
+    return [several for several in indices.values() if len({persons[i] for i in several}) > 1]
 
 
 def list_scans(names: Sequence[str]) -> str:
@@ -78,7 +92,7 @@ def read_list(path: str | Path) -> list[str]:
     return names
 
 
-def _longest(words: Tokens) -> int:
+def longest_number(words: Sequence[str]) -> int:
     """Digits of the longest number."""
     return max((len(word) for word in words if word.isdigit()), default=0)
 
@@ -111,7 +125,7 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
                 parts.get(words[i:j], ())
                 for i in range(len(words))
                 for j in ends
-                if i < j and _longest(words[i:j]) >= _longest(words[:i] + words[j:])
+                if i < j and longest_number(words[i:j]) >= longest_number(words[:i] + words[j:])
             )
         )
         if len(candidates) > 1:

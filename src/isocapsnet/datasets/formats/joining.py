@@ -15,7 +15,7 @@ from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
 from isocapsnet.datasets.formats.text import Table
-from isocapsnet.datasets.formats.titles import choose_unique, is_identifier
+from isocapsnet.datasets.formats.titles import check_people, choose_unique, is_identifier
 from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions, as_names
@@ -135,6 +135,8 @@ def find_cohort(
         options = _with_ids_in_order(where, n_graphs, options, limit)
     if ids is None and options.subjects is not None:
         ids, id_column = _read_ids(where, n_graphs, columns, options, findings, limit)
+    if ids is not None:
+        check_people(where, columns, ids, (*columns_of(options), options.subjects))
     participants, rows = None, []
     elsewhere = options
     if options.participants is not None:

@@ -19,7 +19,7 @@ from isocapsnet.datasets.formats.name_parts import Run, find_runs
 from isocapsnet.datasets.formats.tables import choose_rows, open_table, suggest_filters
 from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers
 from isocapsnet.datasets.formats.titles import is_identifier, names_people, rank_title
-from isocapsnet.datasets.identifiers import Tokens, find_persons, match_subjects, tokenize
+from isocapsnet.datasets.identifiers import Tokens, find_separated, match_subjects, tokenize
 from isocapsnet.datasets.isolation import ReadLimit
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Participants:
         if id_column is None:
             id_column = self._choose({name: i for name, i in indexes.items() if name not in used}, file_names)
         self.id_column = id_column
+        if not is_identifier(id_column):
+            self._runs = {name: [run for run in runs if run.is_all] for name, runs in self._runs.items()}
         ids = self.table.column(self.id_column)
         if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
             raise InputError(f"{self.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
@@ -98,7 +100,7 @@ class Participants:
         fewer than half as many different values, as columns of groups have.
         """
         matches = {
-            column: {name: self._match(name, index) for name in file_names}
+            column: {name: self._match(name, index, is_identifier(column)) for name in file_names}
             for column, index in indexes.items()
             if is_identifier(column) or self._may_identify(column, index, indexes)
         }
@@ -141,9 +143,12 @@ class Participants:
         is_first = column == next(iter(self.table.columns))
         return is_first and not is_counting(self.table.columns[column]) and not any(map(is_identifier, columns))
 
-    def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
-        """The longest runs of a file name that are identifiers, one for each identifier."""
-        matching = [run for run in self._runs[file_name] if run.tokens in index]
+    def _match(self, file_name: str, index: Collection[Tokens], is_titled: bool = True) -> list[Run]:
+        """The longest runs of a file name that are identifiers, one for each identifier.
+
+        Numbers may be left over only if the title of the column says that it has identifiers.
+        """
+        matching = [run for run in self._runs[file_name] if run.tokens in index and (is_titled or run.is_all)]
         return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
 
     def _check_positions(self) -> None:
@@ -215,15 +220,12 @@ class Participants:
         rows = sorted({row for several in self._rows.values() for row in several[:1]})
         excluded = {*match_subjects(exclude, [self.ids[row] for row in rows], {}).values()}
         rows = [row for row in rows if self.ids[row] not in excluded]
-        persons = dict(zip(rows, find_persons([self.ids[row] for row in rows]), strict=True))
         for title, cells in self.table.columns.items():
             if title in (self.id_column, *used) or not names_people(title, [cells[row] for row in rows]):
                 continue
-            several: dict[str, list[int]] = {}
-            for row in rows:
-                if not is_missing(cells[row]):
-                    several.setdefault(cells[row], []).append(row)
-            repeated = [group for group in several.values() if len({persons[row] for row in group}) > 1]
+            there = [row for row in rows if not is_missing(cells[row])]
+            separated = find_separated([cells[row] for row in there], [self.ids[row] for row in there])
+            repeated = [[there[i] for i in several] for several in separated]
             if repeated:
                 names = list_some([self.ids[row] for row in repeated[0]], 3)
                 filters = [f'where="{one}"' for one in itertools.islice(suggest_filters(self.table, repeated), 3)]

@@ -4,7 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
+
+from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.identifiers import find_separated
 
 #: Words in the titles of columns of identifiers.
 _ID_WORDS = frozenset(
@@ -54,3 +58,21 @@ def choose_unique(where: str, columns: Mapping[str, Sequence[Any]], how: str) ->
             "with covariates=."
         )
     return min(unique, key=lambda title: title.lower() != "participant_id", default=None)
+
+
+def check_people(where: str, columns: Mapping[str, NDArray[Any]], ids: Sequence[str], used: Sequence[Any]) -> None:
+    """Refuse an array that assigns several graphs to one person, if their identifiers do not say so.
+
+    Arrays that are ``used`` for something else do not count.
+    """
+    names_used = [name for name in used if isinstance(name, str)]
+    for title, array in columns.items():
+        values = array.tolist()
+        if title in names_used or not names_people(title, values):
+            continue
+        if several := find_separated(values, ids):
+            names = list_some([ids[i] for i in several[0]], 3)
+            raise InputError(
+                f"{where} has the array {title!r}, which says that {names} are of one person; pass subjects= that say "
+                "so too, such as sub-01_ses-1. If it does not name persons, name it with covariates=."
+            )
