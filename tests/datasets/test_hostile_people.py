@@ -230,3 +230,18 @@ def test_both_spellings_of_abcd_are_one(tmp_path):
     codes = [f"INV{i:02d}BD7" for i in range(N)]
     write_study(tmp_path, [f"sub-NDAR{c}" for c in codes], subjectkey=[f"NDAR_{c}" for c in codes], dx=DX)
     assert classes(load_graphs(tmp_path, target="dx")) == DX
+
+
+@pytest.mark.parametrize("title", ["subject_age", "sub_score", "participant_motion", "id"])
+def test_measurements_are_not_identifiers(title):
+    values = np.arange(N) + 0.5 if title == "id" else np.arange(N)
+    data = load_graphs({"adjacency": GRAPHS, "y": DX, title: values})
+    assert data.subjects[0] == "1" and data.covariates[title].tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("title", ["subject", "participant", "patient", "code"])
+@pytest.mark.parametrize("groups", [["HC", "PT"] * 6, ["HC", "MCI", "AD"] * 4])
+def test_groups_beside_identifiers_are_no_persons(tmp_path, title, groups):
+    columns = {"participant_id": NUMBERS, title: groups, "dx": DX}
+    assert len({*load_graphs(write_study(tmp_path, NUMBERS, **columns), target="dx").persons}) == N
+    assert len({*load_graphs(GRAPHS, participants=pd.DataFrame(columns), target="dx").persons}) == N

@@ -221,10 +221,11 @@ class Participants:
         excluded = {*match_subjects(exclude, [self.ids[row] for row in rows], {}).values()}
         rows = [row for row in rows if self.ids[row] not in excluded]
         for title, cells in self.table.columns.items():
-            if title in (self.id_column, *used) or not names_people(title, [cells[row] for row in rows]):
-                continue
             there = [row for row in rows if not is_missing(cells[row])]
-            separated = find_separated([cells[row] for row in there], [self.ids[row] for row in there])
+            people = [cells[row] for row in there]
+            if title in (self.id_column, *used) or not names_people(title, people, has_ids=True):
+                continue
+            separated = find_separated(people, [self.ids[row] for row in there])
             repeated = [[there[i] for i in several] for several in separated]
             if repeated:
                 names = list_some([self.ids[row] for row in repeated[0]], 3)
