@@ -196,7 +196,7 @@ def _find_key(where: str, columns: Mapping[str, NDArray[Any]], options: ReadOpti
     if usual := next((name for name in _SUBJECTS if name in columns), None):
         return usual
     used = (*columns_of(options), *_LABELS, *_SITES)
-    others = {key: values.tolist() for key, values in columns.items() if key not in used and values.dtype.kind != "b"}
+    others = {key: [*map(_spell, columns[key].tolist())] for key in columns if key not in used}
     return choose_unique(where, others, "pass subjects=, an identifier for each graph such as sub-01_ses-1")
 
 

@@ -36,7 +36,7 @@ def is_identifier(column: str) -> bool:
     return rank_title(column) < 2
 
 
-def names_people(title: str, values: Sequence[Any], *, has_ids: bool) -> bool:
+def names_people(title: str, values: Sequence[str], *, has_ids: bool) -> bool:
     """Whether a column or an array has persons, each perhaps several times, by its title.
 
     ``groups`` are persons in scikit-learn and classes elsewhere, and ``patient`` may be yes or no: how many different
@@ -52,7 +52,7 @@ def names_people(title: str, values: Sequence[Any], *, has_ids: bool) -> bool:
     return is_group or (is_identifier(title) and (words <= _ID_WORDS - {"code"} or is_code))
 
 
-def choose_unique(where: str, columns: Mapping[str, Sequence[Any]], how: str) -> str | None:
+def choose_unique(where: str, columns: Mapping[str, Sequence[str]], how: str) -> str | None:
     """The best title of identifiers whose values are all different; refused if only persons with several graphs are."""
     titles = [title for title, values in columns.items() if is_identifier(title) and not _is_measured(title, values)]
     repeated = {title: values for title, values in columns.items() if len({*values}) < len(values)}
@@ -66,14 +66,13 @@ def choose_unique(where: str, columns: Mapping[str, Sequence[Any]], how: str) ->
     return min(unique, key=rank_title, default=None)
 
 
-def _is_measured(title: str, values: Sequence[Any]) -> bool:
+def _is_measured(title: str, values: Sequence[str]) -> bool:
     """Whether these are numbers of another kind than identifiers, such as subject_age."""
     words = {*re.findall(r"[a-z]+", title.lower())}
-    texts = [str(value) for value in values]
-    if not all(map(is_number, texts)):
+    if not all(map(is_number, values)):
         return False
     is_code = words <= _ID_WORDS or bool(words & _CODE_WORDS)
-    return not is_code or not all(is_whole(text) or is_missing(text) for text in texts)
+    return not is_code or not all(is_whole(text) or is_missing(text) for text in values)
 
 
 def check_people(where: str, columns: Mapping[str, NDArray[Any]], ids: Sequence[str], used: Sequence[Any]) -> None:
@@ -83,7 +82,7 @@ def check_people(where: str, columns: Mapping[str, NDArray[Any]], ids: Sequence[
     """
     names_used = [name for name in used if isinstance(name, str)]
     for title, array in columns.items():
-        values = array.tolist()
+        values = [*map(str, array.tolist())]
         if title in names_used or not names_people(title, values, has_ids=True):
             continue
         if several := find_separated(values, ids):
