@@ -51,8 +51,8 @@ def _scale(row: dict[str, float], n_folds: int) -> dict[str, float]:
 
 NO_NESTED = """## The nested benchmark
 
-`make bench ISOCAPSNET_DATA=FOLDER` measures, among others, the processor time of each method in a nested benchmark. There
-are no figures of this version on a CPU; the section GPU has those of Iso-CapsNet on ABIDE-NYU.
+`make bench ISOCAPSNET_DATA=FOLDER` measures, among others, the processor time of each method in a nested benchmark.
+There are no figures of this version on a CPU; the section GPU has those of Iso-CapsNet on ABIDE-NYU.
 """
 
 

@@ -16,7 +16,7 @@ PATH = re.compile(
 )
 #: Where the paths of a page may begin, and folders that the commands of the pages write.
 STARTS = (ROOT, ROOT / "src", ROOT / "src/isocapsnet", ROOT / "src/isocapsnet/datasets")
-WRITTEN = ("results", "sweep", "isocapsnet-results", "my_package-1.0.dist-info")
+WRITTEN = ("results", "sweep", "isocapsnet-results", "my_package-1.0.dist-info", "sub-01", "siteA", "HC", "PT")
 MACHINE = re.compile(r"(?<![\w.])/(?:home|root|tmp|work|mnt|Users)/|\.\./shared\b")
 # A line that is one word in capitals (BENCHTABLE), or a note to oneself.
 PLACEHOLDER = re.compile(r"^\s*[A-Z][A-Z_]{3,}\s*$|\b(?:TODO|FIXME|TBD|XXX)\b")

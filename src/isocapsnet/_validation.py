@@ -149,3 +149,8 @@ def check_target(what: str, path: Path) -> None:
         raise InputError(f"{what} cannot be written to {path}: it is a folder; give the name of a file.")
     if not path.parent.is_dir():
         raise InputError(f"{what} cannot be written to {path}: there is no folder {path.parent}; make it first.")
+
+
+def off_diagonal(X: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where graphs ``X`` have edges between different nodes ``(n_nodes, n_nodes)``."""
+    return ~np.eye(X.shape[1], dtype=bool)

@@ -153,7 +153,7 @@ def test_a_validation_part_is_used_where_there_is_one(watched):
     assert sorted([*seen["trained"][0], *held_out]) == list(range(40))
     assert_array_equal(codes, PLANTED.labels[held_out])
     assert_array_equal(weights, [1, 2])
-    assert_allclose(scores, model._scores(PLANTED.graphs, held_out), rtol=1e-4, atol=1e-5)
+    assert_allclose(scores, model._scores(PLANTED.graphs[held_out]), rtol=1e-4, atol=1e-5)
 
 
 def test_unlabelled_graphs_train_in_every_part_and_have_no_scores(watched, monkeypatch):

@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from isocapsnet._state import Expected, State, Stateful, check_positive, check_truth
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError, check_number, check_option, off_diagonal
 from isocapsnet.datasets.fields import check_series
 from isocapsnet.datasets.harmonization import ConfoundRegressor, SiteHarmonizer
-from isocapsnet.datasets.transformer import GraphOutputMixin, GraphTransformer, off_diagonal
+from isocapsnet.datasets.transformer import GraphOutputMixin, GraphTransformer
 
 CONNECTIVITY = ("correlation", "partial correlation", "covariance", "precision", "tangent")
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._state import State, check_arrays, check_names, check_positive
-from isocapsnet._validation import InputError, check_graphs, check_option
+from isocapsnet._validation import InputError, check_graphs, check_option, off_diagonal
 from isocapsnet.datasets.covariates import CovariateEncoder
-from isocapsnet.datasets.transformer import GraphTransformer, off_diagonal
+from isocapsnet.datasets.transformer import GraphTransformer
 
 
 class ConfoundRegressor(GraphTransformer):

@@ -1,5 +1,6 @@
 """Identifiers of subjects in their many spellings: ``sub-0050952``, ``NYU_0050952_rois`` and ``50952`` are one."""
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +15,13 @@ _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _SUBJECT = re.compile(r"(?:^|_)sub-([^_.]+)")
 #: Titles of lists of identifiers.
 _TITLES = ("participant_id", "participant", "subject_id", "sub_id", "subject", "subjects", "id", "ids")
-#: Parts of names that say which scan or copy of a person's it is: ses-2, run1, V2, retest, REST1_LR, " (1)", copy.
+#: Parts of names that say which scan or copy of a person's it is: ses-2, run1, V2, retest, REST1_LR, " (1)", copy; and
+#: after a number: bl and m12 (ADNI), FU1, day2, r1, MR1 and MR_d0129 (OASIS), 20190131, 25750_2_0 (UK Biobank).
 _SCAN = re.compile(
     r"(?<![^\W\d_])((ses|sess|session|run|visit|scan|rep|repeat|timepoint|tp|wave|task|acq|dir)(-[a-z0-9]+|[_ ]?\d+)"
-    r"|[vt]\d|pre|post|test|retest|baseline|follow[-_]?up\d*|rest\d*|lr|rl|ap|pa|copy([ _]of)?)(?![^\W_])|\(\d+\)",
+    r"|[vt]\d|pre|post|test|retest|baseline|follow[-_]?up\d*|rest\d*|lr|rl|ap|pa|copy([ _]of)?"
+    r"|(?<=\d[-_. ])(bl|m(03|06|12|18|24|36|48|60|72)|fu\d*|day\d+|r\d|mr(\d|_d\d{4})"
+    r"|20\d\d(?P<dash>-?)(0[1-9]|1[0-2])(?P=dash)(0[1-9]|[12]\d|3[01]))|(?<=_\d{5}_)[0-3]_0)(?![^\W_])|\(\d+\)",
     re.IGNORECASE,
 )
 
@@ -25,13 +29,18 @@ _SCAN = re.compile(
 def plain_name(name: str) -> str:
     """A name in lower case and in one of its Unicode forms; of a BIDS name only the subject's entity."""
     entity = _SUBJECT.search(name) if "sub-" in name else None
-    text = (entity[1] if entity else name).lower()
+    text = (entity[1] if entity else name).lower().replace("ndar_inv", "ndarinv")  # ABCD writes both
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def split_words(name: str) -> list[str]:
+    """The words and numbers of a plain name, as they are written."""
+    return _WORDS.findall(plain_name(name))
 
 
 def tokenize(name: str) -> Tokens:
     """The words and numbers of an identifier: "sub-0050952" and "50952" are the same subject."""
-    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in _WORDS.findall(plain_name(name))])
+    return tuple([word.lstrip("0") or "0" if word.isdigit() else word for word in split_words(name)])
 
 
 def find_persons(subjects: Sequence[str]) -> list[str]:
@@ -46,6 +55,15 @@ def find_persons(subjects: Sequence[str]) -> list[str]:
         words = tokenize(name if is_bids else _SCAN.sub("", name))
         persons.append(" ".join(words) if is_bids or any(map(str.isdigit, words)) else name)
     return persons
+
+
+def find_separated(people: Sequence[object], subjects: Sequence[str]) -> list[list[int]]:
+    """The indices of each of ``people`` (one per subject) whose subjects are not of one person by their names."""
+    persons = find_persons(subjects)
+    indices: dict[object, list[int]] = {}
+    for index, one in enumerate(people):
+        indices.setdefault(one, []).append(index)
+    return [several for several in indices.values() if len({persons[i] for i in several}) > 1]
 
 
 def list_scans(names: Sequence[str]) -> str:
@@ -74,7 +92,7 @@ def read_list(path: str | Path) -> list[str]:
     return names
 
 
-def _longest(words: Tokens) -> int:
+def longest_number(words: Sequence[str]) -> int:
     """Digits of the longest number."""
     return max((len(word) for word in words if word.isdigit()), default=0)
 
@@ -83,7 +101,8 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
     """The subject that each name means; names of no subject are left out.
 
     A name is the subject itself, else has the same words and numbers as it or as one of its ``aliases`` (alias to
-    subject), else contains the words and numbers of one subject only. A name of several subjects is refused.
+    subject), else contains the words and numbers of one subject only, up to the end of a part between punctuation: 1a
+    does not contain 1. A name of several subjects is refused.
     """
     exact = {alias: subject for alias, subject in aliases.items() if subject in {*subjects}}
     exact |= {f"sub-{subject}": subject for subject in subjects} | {subject: subject for subject in subjects}
@@ -100,12 +119,13 @@ def match_subjects(names: Iterable[str], subjects: Sequence[str], aliases: Mappi
             for subject in subjects:
                 parts.setdefault(tokenize(subject), set()).add(subject)
         words = tokenize(name)
+        ends = [*itertools.accumulate(len(tokenize(part)) for part in re.split(r"[\W_]+", plain_name(name)))]
         candidates = by_tokens.get(words) or set().union(
             *(
                 parts.get(words[i:j], ())
                 for i in range(len(words))
-                for j in range(i + 1, len(words) + 1)
-                if _longest(words[i:j]) >= _longest(words[:i] + words[j:])
+                for j in ends
+                if i < j and longest_number(words[i:j]) >= longest_number(words[:i] + words[j:])
             )
         )
         if len(candidates) > 1:

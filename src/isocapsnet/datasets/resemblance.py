@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._validation import CHUNK_VALUES, InputError, check_number, iter_chunks
-from isocapsnet.datasets.transformer import off_diagonal
+from isocapsnet._validation import CHUNK_VALUES, InputError, check_number, iter_chunks, off_diagonal
 
 # Sizes of edges beyond the range of the training graphs by this factor are another unit.
 _FACTOR = 10.0

@@ -89,10 +89,5 @@ class GraphTransformer(Stateful, GraphOutputMixin, BaseEstimator):
         return tags
 
 
-def off_diagonal(X: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where graphs ``X`` have edges between different nodes ``(n_nodes, n_nodes)``."""
-    return ~np.eye(X.shape[1], dtype=bool)
-
-
 def _as_float(graphs: NDArray[Any]) -> NDArray[Any]:
     return graphs if graphs.dtype.kind == "f" else graphs.astype(np.float64)

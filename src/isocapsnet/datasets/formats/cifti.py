@@ -39,4 +39,9 @@ def parse_cifti(path: Path, limit: ReadLimit) -> Parsed:
     names = [str(name) for name in axes[1].name]
     if isinstance(axes[0], ParcelsAxis) and [str(name) for name in axes[0].name] != names:
         raise InputError(f"{path.name} names its rows in another order than its columns; use one order for both.")
-    return {"values": np.asarray(image.get_fdata(dtype=np.float64))}, {"names": names}
+    values = np.asarray(image.get_fdata(dtype=np.float64))
+    if values.shape != (len(axes[0]), len(names)):
+        raise InputError(
+            f"{path.name} has values of shape {values.shape}, but {len(axes[0])} rows of {len(names)} parcels."
+        )
+    return {"values": values}, {"names": names}

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.findings import Findings
-from isocapsnet.datasets.formats.participants import Participants, clean_identifiers, is_identifier
+from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
 from isocapsnet.datasets.formats.text import Table
+from isocapsnet.datasets.formats.titles import check_people, choose_unique, is_identifier
 from isocapsnet.datasets.identifiers import read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.reading import ReadOptions, as_names
@@ -32,12 +34,14 @@ def open_participants(
             raise InputError("where= chooses rows of a table of subjects, and there is none; pass participants=.")
         return None
     column = options.subjects if isinstance(options.subjects, str) else None
-    participants = Participants(table, names, limit, id_column=column, where=options.where)
+    participants = Participants(table, names, limit, id_column=column, where=options.where, used=columns_of(options))
     for condition in options.where:
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
     findings.targets = participants.list_targets()
     participants.merge_rows([column for column in columns_of(options) if column[:1] != "@"], findings)
+    with findings.noting():
+        participants.check_people(columns_of(options), options.exclude, findings)
     return participants
 
 
@@ -82,10 +86,22 @@ def describe(
             for word, count in participants.missing_words(options.target, rows).items():
                 findings.handle(f"{word!r} in column {options.target!r} taken for a missing label", f"{count} subjects")
         if options.site is not None and options.site[:1] != "@":
-            about["sites"] = [site or "unknown" for site in participants.values(options.site, rows)]
+            about["sites"] = _clean_sites(participants.values(options.site, rows), findings)
         if options.covariates:
             about["covariates"] = participants.covariates(options.covariates, rows)
     return about
+
+
+def _clean_sites(values: Sequence[Any], findings: Findings) -> list[str]:
+    """Sites as texts. A missing site is called unknown, on record; two spellings of a site are refused."""
+    sites = ["unknown" if is_missing(value) else _spell(value) for value in values]
+    if n_missing := sum(map(is_missing, values)):
+        findings.handle("missing site called 'unknown'", f"{n_missing} subjects")
+    spellings: dict[str, str] = {}
+    for site in sites:
+        if (other := spellings.setdefault(" ".join(site.casefold().split()), site)) != site:
+            raise InputError(f"{other!r} and {site!r} may be one site; write one of them.")
+    return sites
 
 
 def find_cohort(
@@ -109,7 +125,7 @@ def find_cohort(
             shape = arrays[key].shape
             number = len(arrays[key]) if len(shape) == 1 else f"an array of shape {shape} called"
             raise InputError(f"{where} has {n_graphs} graphs but {number} {key}.")
-    subjects_key = None if ids is not None else _find_key(columns, options.subjects, _SUBJECTS)
+    subjects_key = None if ids is not None else _find_key(where, columns, options)
     id_column = None
     if subjects_key is not None:
         ids = [_spell(value) for value in columns[subjects_key].tolist()]
@@ -119,6 +135,8 @@ def find_cohort(
         options = _with_ids_in_order(where, n_graphs, options, limit)
     if ids is None and options.subjects is not None:
         ids, id_column = _read_ids(where, n_graphs, columns, options, findings, limit)
+    if ids is not None:
+        check_people(where, columns, ids, (*columns_of(options), options.subjects))
     participants, rows = None, []
     elsewhere = options
     if options.participants is not None:
@@ -141,7 +159,7 @@ def find_cohort(
     about: dict[str, Any] = {
         "subjects": [str(number) for number in range(1, n_graphs + 1)] if ids is None else list(ids),
         "labels": columns[labels_key].tolist() if labels_key else None,
-        "sites": columns[sites_key].tolist() if sites_key else None,
+        "sites": _clean_sites(columns[sites_key].tolist(), findings) if sites_key else None,
         "covariates": None,
     }
     if options.covariates is None:
@@ -170,10 +188,16 @@ def choose(
     return asked or next(iter(there), None)
 
 
-def _find_key(columns: Mapping[str, Any], asked: Any, usual: Sequence[str]) -> str | None:
+def _find_key(where: str, columns: Mapping[str, NDArray[Any]], options: ReadOptions) -> str | None:
+    """The array of identifiers: the one that was asked for, one with a usual name, or one whose title says so."""
+    asked = options.subjects
     if asked is not None:
         return asked if isinstance(asked, str) and asked in columns else None
-    return next((name for name in usual if name in columns), None)
+    if usual := next((name for name in _SUBJECTS if name in columns), None):
+        return usual
+    used = (*columns_of(options), *_LABELS, *_SITES)
+    others = {key: [*map(_spell, columns[key].tolist())] for key in columns if key not in used}
+    return choose_unique(where, others, "pass subjects=, an identifier for each graph such as sub-01_ses-1")
 
 
 def _spell(value: Any) -> str:
@@ -222,24 +246,27 @@ def _with_ids_in_order(where: str, n_graphs: int, options: ReadOptions, limit: R
     source = options.participants
     assert source is not None
     table = _rows_in_order(n_graphs, options, limit)
-    titles = [column for column in table.columns if is_identifier(column)]
     if isinstance(source, Path):
-        column = (titles or list(table.columns))[0]
+        column = next(filter(is_identifier, table.columns), next(iter(table.columns)))
         how = "pass subjects=, a list of them in the order of the graphs"
         if len(table.lines) == n_graphs:
             how = f'if the rows of {table.name} are in the order of the graphs, pass subjects="{column}"'
         raise InputError(f"{where} does not say which subjects its {n_graphs} graphs are; {how}.")
     if len(table.lines) != n_graphs:
         raise InputError(f"{table.name} has {len(table.lines)} rows for {n_graphs} graphs.")
-    if not has_names(source.index) and not source.index.is_monotonic_increasing:
+    if not has_names(source.index) and (source.index.has_duplicates or not source.index.is_monotonic_increasing):
+        problem, how = "is not in order", "call sort_index() or reset_index() first"
+        if source.index.has_duplicates:  # sort_index() would mix the parts of a concat()
+            problem, how = "has numbers twice", "bring them into that order and call reset_index(drop=True)"
         raise InputError(
-            f"The index of {table.name} is not in order, so its rows may not be in the order of the graphs; call "
-            "sort_index() or reset_index() first."
+            f"The index of {table.name} {problem}, so its rows may not be in the order of the graphs; {how}."
         )
     if has_names(source.index):
         return replace(options, subjects=next(iter(table.columns)))
-    if len(titles) == 1:
-        return replace(options, subjects=titles[0])
+    others = {column: cells for column, cells in table.columns.items() if column not in columns_of(options)}
+    how = "add a column participant_id with an identifier for each graph, such as sub-01_ses-1"
+    if (title := choose_unique(table.name, others, how)) is not None:
+        return replace(options, subjects=title)
     if len(source) != n_graphs or "graph number" in table.columns:
         raise InputError(f"{table.name} has no column of identifiers; name it with subjects=.")
     return replace(

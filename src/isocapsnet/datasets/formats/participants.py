@@ -18,17 +18,14 @@ from isocapsnet.datasets.fields import MISSING, is_missing
 from isocapsnet.datasets.formats.name_parts import Run, find_runs
 from isocapsnet.datasets.formats.tables import choose_rows, open_table, suggest_filters
 from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers
-from isocapsnet.datasets.identifiers import Tokens, tokenize
+from isocapsnet.datasets.formats.titles import is_identifier, names_people, rank_title
+from isocapsnet.datasets.identifiers import Tokens, find_separated, match_subjects, tokenize
 from isocapsnet.datasets.isolation import ReadLimit
 
 if TYPE_CHECKING:
     from isocapsnet.datasets.findings import Findings
 
 _TABLE_NAMES = re.compile(r"(.*(participants|metadata|phenotyp|demographics).*|subjects)\.(tsv|csv)", re.IGNORECASE)
-#: Words in the titles of columns of identifiers.
-_ID_WORDS = frozenset(
-    "id ids subject subjectid subj subjid sub subid participant patient identifier code".split()  # noqa: SIM905
-)
 _FLOAT = re.compile(r"(\d{1,15})[.,]0+", re.ASCII)
 # As a spreadsheet rounds identifiers: 5.0952e4, 5E+04.
 _ROUNDED = re.compile(r"\d+([.,]\d+e\+?|e\+)\d+", re.ASCII | re.IGNORECASE)
@@ -57,7 +54,8 @@ class Participants:
     """A table of subjects, whose column of identifiers is the one that occurs in ``file_names``, without extension.
 
     ``ids`` are the subjects of its rows without the prefix of BIDS, empty if the identifier is missing. ``where``
-    leaves rows out after files were matched with all of them, so that no file gets the row of another subject.
+    leaves rows out after files were matched with all of them, so that no file gets the row of another subject. The
+    columns ``used`` (target, site, covariates) are never taken as identifiers.
     """
 
     def __init__(
@@ -68,13 +66,18 @@ class Participants:
         *,
         id_column: str | None = None,
         where: Sequence[str] = (),
+        used: Collection[str] = (),
     ) -> None:
         self.table = whole = open_table(source, limit)
         self.name, self.where = whole.name, where
         self._runs = find_runs(file_names)
         wanted = {run.tokens for runs in self._runs.values() for run in runs}
         indexes = {name: _find_rows(clean_identifiers(cells), wanted) for name, cells in self.table.columns.items()}
-        self.id_column = self._choose(indexes, file_names) if id_column is None else id_column
+        if id_column is None:
+            id_column = self._choose({name: i for name, i in indexes.items() if name not in used}, file_names)
+        self.id_column = id_column
+        if not is_identifier(id_column):
+            self._runs = {name: [run for run in runs if run.is_all] for name, runs in self._runs.items()}
         ids = self.table.column(self.id_column)
         if rounded := next(filter(_ROUNDED.fullmatch, ids), None):
             raise InputError(f"{self.name} has the identifier {rounded}; a spreadsheet may have rounded it.")
@@ -93,21 +96,26 @@ class Participants:
 
         Numbers may be ages or counts that occur in file names by accident. They are identifiers if the title of the
         column says so, or in the first column of a table without such a title, unless it counts the rows. Another
-        column that assigns a file to another subject is refused, unless the first is participant_id.
+        column that assigns a file to another subject is refused, unless the first is participant_id or the other has
+        fewer than half as many different values, as columns of groups have.
         """
         matches = {
-            column: {name: self._match(name, index) for name in file_names}
+            column: {name: self._match(name, index, is_identifier(column)) for name in file_names}
             for column, index in indexes.items()
-            if is_identifier(column) or self._may_identify(column, index)
+            if is_identifier(column) or self._may_identify(column, index, indexes)
         }
+        sizes = {column: len({*self.table.columns[column]}) for column in matches}
+        matches = {c: files for c, files in matches.items() if not self._is_group(c, indexes[c], files)}
         scores = {c: len({run.tokens for runs in files.values() for run in runs}) for c, files in matches.items()}
-        best = max(scores, key=lambda column: (scores[column], -_rank(column)), default=None)
+        best = max(scores, key=lambda column: (scores[column], -rank_title(column)), default=None)
         if best is None or not scores[best]:
             raise InputError(
                 f"No column of {self.name} names the subjects as the files do ({file_names[0]!r}, for example); a "
-                "column of numbers needs the title participant_id."
+                "column of numbers needs the title participant_id, or subjects= must name it."
             )
-        for rival in matches if _rank(best) > 0 else ():
+        for rival in matches if rank_title(best) > 0 else ():
+            if 2 * sizes[rival] < sizes[best]:
+                continue
             for name in file_names:
                 ours, theirs = (
                     {row for run in matches[column][name] for row in indexes[column][run.tokens]}
@@ -121,17 +129,26 @@ class Participants:
                     )
         return best
 
-    def _may_identify(self, column: str, index: Collection[Tokens]) -> bool:
+    def _is_group(self, column: str, index: Collection[Tokens], files: Mapping[str, list[Run]]) -> bool:
+        """Whether a column holds numbers of groups: two for many rows, or a few that name a minority of the files."""
+        values = {cell for cell in self.table.columns[column] if not is_missing(cell)}
+        if len(self.table.lines) < 3 * len(values) or any(len(tokens) > 1 for tokens in index):
+            return False
+        return len(values) <= 2 or 2 * sum(map(bool, files.values())) < len(files)
+
+    def _may_identify(self, column: str, index: Collection[Tokens], columns: Collection[str]) -> bool:
         """Whether a column whose title does not say so may hold identifiers."""
         if any(len(tokens) > 1 or not tokens[0].isdigit() for tokens in index):
             return True
-        columns = self.table.columns
-        is_first = column == next(iter(columns))
-        return is_first and not is_counting(columns[column]) and not any(map(is_identifier, columns))
+        is_first = column == next(iter(self.table.columns))
+        return is_first and not is_counting(self.table.columns[column]) and not any(map(is_identifier, columns))
 
-    def _match(self, file_name: str, index: Collection[Tokens]) -> list[Run]:
-        """The longest runs of a file name that are identifiers, one for each identifier."""
-        matching = [run for run in self._runs[file_name] if run.tokens in index]
+    def _match(self, file_name: str, index: Collection[Tokens], is_titled: bool = True) -> list[Run]:
+        """The longest runs of a file name that are identifiers, one for each identifier.
+
+        Numbers may be left over only if the title of the column says that it has identifiers.
+        """
+        matching = [run for run in self._runs[file_name] if run.tokens in index and (is_titled or run.is_all)]
         return list({run.tokens: run for run in matching if len(run.tokens) == len(matching[0].tokens)}.values())
 
     def _check_positions(self) -> None:
@@ -195,6 +212,31 @@ class Participants:
             f"each, or choose rows with where={how}."
         )
 
+    def check_people(self, used: Collection[str], exclude: Sequence[str], findings: "Findings") -> None:
+        """Refuse rows that another column assigns to one person, if their identifiers do not say so.
+
+        Columns that are ``used`` for something else, and subjects who are excluded, do not count.
+        """
+        rows = sorted({row for several in self._rows.values() for row in several[:1]})
+        excluded = {*match_subjects(exclude, [self.ids[row] for row in rows], {}).values()}
+        rows = [row for row in rows if self.ids[row] not in excluded]
+        for title, cells in self.table.columns.items():
+            there = [row for row in rows if not is_missing(cells[row])]
+            people = [cells[row] for row in there]
+            if title in (self.id_column, *used) or not names_people(title, people, has_ids=True):
+                continue
+            separated = find_separated(people, [self.ids[row] for row in there])
+            repeated = [[there[i] for i in several] for several in separated]
+            if repeated:
+                names = list_some([self.ids[row] for row in repeated[0]], 3)
+                filters = [f'where="{one}"' for one in itertools.islice(suggest_filters(self.table, repeated), 3)]
+                how = f", such as {' or '.join(filters)}" if filters else ""
+                findings.errors.append(
+                    f"Column {title!r} of {self.name} says that {names} are of one person ({len(repeated)} people have "
+                    f"several scans); choose one with where={how}, or call the scans sub-01_ses-1, sub-01_ses-2. If it "
+                    "does not name persons, name it with covariates=."
+                )
+
     def find(self, file_name: str) -> int | None:
         """The row of the subject that a file is named after; ``None`` if there is none, or if it was left out."""
         runs = self._match(file_name, self._rows)
@@ -229,18 +271,6 @@ class Participants:
                 name = f"{self.name}, column {column!r},"
                 frame[column] = parse_numbers(name, [[cell] for cell in cells], [0] * len(cells))[:, 0]
         return frame
-
-
-def _rank(column: str) -> int:
-    """0 for participant_id, 1 for other titles of identifiers, 2 for all others."""
-    words = re.findall(r"[a-z]+", column.lower())
-    if "".join(words) == "participantid":
-        return 0
-    return 1 if _ID_WORDS & {*words} else 2
-
-
-def is_identifier(column: str) -> bool:
-    return _rank(column) < 2
 
 
 def clean_identifiers(cells: Sequence[str]) -> list[str]:
