@@ -355,3 +355,32 @@ def test_files_of_one_name_in_two_classes_may_be_of_one_person(tmp_path):
     write_files(tmp_path, [f"{group}/{i:02d}" for group in ("HC", "PT") for i in range(6)], write_matrix, ".csv")
     with pytest.raises(InputError, match="HC/00"):
         load_graphs(tmp_path, target="@folder")
+
+
+# -- several sessions in a file ------------------------------------------------------------------------------------
+
+
+def test_a_stack_of_sessions_beside_a_matrix_is_refused(tmp_path):
+    def write(path, i):
+        np.savez(path, fc=np.stack([graph(), graph()], axis=-1), distance=graph())
+
+    folder = write_files(tmp_path, SUBJECTS, write, ".npz")
+    with pytest.raises(InputError, match=r"several matrices.*fc \(6, 6, 2\)"):
+        load_graphs(folder)
+    assert load_graphs(folder, array="distance").n_nodes == 6
+
+
+def test_a_volume_beside_a_matrix_is_no_stack(tmp_path):
+    folder = write_files(
+        tmp_path, SUBJECTS, lambda path, _: np.savez(path, fc=graph(), mask=np.ones((9, 11, 9))), ".npz"
+    )
+    assert load_graphs(folder).n_nodes == 6
+
+
+@pytest.mark.parametrize(
+    "values", [[[1, 2], [3]] * 4, np.array([[1, 2], [3]] * 4, dtype=object)], ids=["lists", "objects"]
+)
+def test_rows_of_different_lengths_are_refused(values):
+    graphs = np.stack([graph() for _ in SUBJECTS])
+    with pytest.raises(InputError, match="'notes'"):
+        load_graphs({"adjacency": graphs, "labels": np.arange(8) % 2, "notes": values})

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -128,9 +128,18 @@ def missing_words(values: Sequence[Any]) -> "Counter[str]":
     return Counter(word for word in words if word.lower() not in ("", "n/a"))
 
 
-def as_text(value: Any) -> str:
-    """A value as text; bytes, as HDF5 and numpy have them, are UTF-8."""
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+def find_spellings(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that differ only in capitals and spaces, so that they may be one."""
+    spellings: dict[str, str] = {}
+    for name in names:
+        if (other := spellings.setdefault(" ".join(name.casefold().split()), name)) != name:
+            return other, name
+    return None
+
+
+def decode(value: Any) -> Any:
+    """Bytes, as HDF5 and numpy have texts, as text in UTF-8; other values as they are."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def _one_per_graph(labels: Any) -> NDArray[np.object_]:
@@ -142,7 +151,7 @@ def _one_per_graph(labels: Any) -> NDArray[np.object_]:
     several = [index for index, value in enumerate(values) if np.ndim(value) or isinstance(value, Mapping | Set)]
     if several:
         raise InputError(f"The label of graph {several[0]} is {values[several[0]]!r}; give one label per graph.")
-    return np.array([as_text(value) if isinstance(value, bytes) else value for value in values], dtype=object)
+    return np.array([decode(value) for value in values], dtype=object)
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -187,10 +196,8 @@ def _check_classes(counts: Counter[str]) -> None:
             f"The target has the values {codes}; -1 may mean a missing label, as in BrainGraphs.labels; write n/a "
             "if it does, or names instead of numbers."
         )
-    folded: dict[str, str] = {}
-    for name in counts:
-        if (other := folded.setdefault(" ".join(name.casefold().split()), name)) != name:
-            raise InputError(f"The target has the values {other!r} and {name!r}, which may be one class; write one.")
+    if (two := find_spellings(counts)) is not None:
+        raise InputError(f"The target has the values {two[0]!r} and {two[1]!r}, which may be one class; write one.")
     if n_values > max(10, n_labels // 2):
         raise InputError(f"The target has {n_values} different values for {n_labels} subjects; choose classes.")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet.datasets.atlas import are_numbered
-from isocapsnet.datasets.fields import MISSING_CODES
+from isocapsnet.datasets.fields import MISSING_CODES, find_spellings
 from isocapsnet.datasets.formats.text import is_counting
 
 if TYPE_CHECKING:
@@ -144,12 +144,10 @@ def mend_covariates(covariates: pd.DataFrame, findings: "Findings") -> pd.DataFr
             is_code = texts == code
             findings.handle(f"{code} in {column!r} taken for a missing value", f"{is_code.sum()} subjects")
             frame[column] = texts = texts.mask(is_code, "")
-        folded: dict[str, str] = {}
-        for text in texts.unique():
-            if (other := folded.setdefault(" ".join(text.casefold().split()), text)) != text:
-                findings.warnings.append(
-                    f"{column!r} has the values {other!r} and {text!r}, which may be one; write one."
-                )
+        if (two := find_spellings(texts.unique())) is not None:
+            findings.warnings.append(
+                f"{column!r} has the values {two[0]!r} and {two[1]!r}, which may be one; write one."
+            )
     return frame
 
 

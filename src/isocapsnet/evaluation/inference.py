@@ -10,7 +10,8 @@ intervals differ in v_j:
 
 - above chance: the exact variance over all assignments of labels to test subjects (:func:`above_chance`);
 - interval of a ROC AUC: the same variance, changed by what Hanley and McNeil's formula says for another area;
-- difference of two methods: DeLong's variance of the paired difference (:func:`difference`);
+- difference of two methods: DeLong's variance of the paired difference, less what it has too much in small folds
+  (:func:`difference`);
 - interval of another metric: the sum of squared contributions of the test subjects (:func:`mean_interval`).
 """
 
@@ -29,7 +30,8 @@ from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, permutatio
 MARGIN = 0.03
 #: Random assignments of labels, if there is a single test fold.
 _N_DRAWS = 9999
-#: In test folds of more subjects, what DeLong's variance has too much is below a thousandth, and not computed exactly.
+#: If a test fold has more subjects, what DeLong's variance has too much is not computed exactly. It is below a
+#: thousandth if scores do not separate the classes.
 _MOST_PAIRED = 1000
 
 

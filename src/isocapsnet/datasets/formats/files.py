@@ -1,7 +1,7 @@
 """Which files of a folder are those of its subjects."""
 
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import NoReturn
 
@@ -112,6 +112,15 @@ def find_files(
     _check_variants(chosen)
     _check_same(chosen, folder, are_groups="@folder" in (options.target, options.site))
     return chosen
+
+
+def name_files(paths: Sequence[Path], folder: Path) -> list[str]:
+    """The names of files without extension; those of their folders if all files are called the same: sub-01/fc.csv."""
+    stems = [path.stem for path in paths]
+    folders = ["_".join(path.relative_to(folder).parts[:-1]) for path in paths]
+    has_numbers = all(any(map(str.isdigit, name)) for name in folders)
+    is_alone = len(paths) == 1 and any(map(str.isdigit, stems[0]))
+    return folders if len({*stems}) == 1 and has_numbers and not is_alone else stems
 
 
 def _are_side_files(graphs: list[Path], series: list[Path]) -> bool:

@@ -14,9 +14,10 @@ from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
 from isocapsnet.datasets.findings import Findings
+from isocapsnet.datasets.formats.arrays import choose_matrix, find_node_names
 from isocapsnet.datasets.formats.cifti import read_cifti
 from isocapsnet.datasets.formats.edge_graphs import build_graphs
-from isocapsnet.datasets.formats.files import EDGE_LISTS, TEXTS, entity, find_files
+from isocapsnet.datasets.formats.files import EDGE_LISTS, TEXTS, entity, find_files, name_files
 from isocapsnet.datasets.formats.graphml import read_graphml
 from isocapsnet.datasets.formats.joining import (
     columns_of,
@@ -26,7 +27,7 @@ from isocapsnet.datasets.formats.joining import (
     note_rows_alone,
     open_participants,
 )
-from isocapsnet.datasets.formats.matlab import choose_matrix, find_node_names, read_mat
+from isocapsnet.datasets.formats.matlab import read_mat
 from isocapsnet.datasets.formats.matrices import edges_of_matrix, find_edges, parse_matrix
 from isocapsnet.datasets.formats.npy import read_npy_matrix
 from isocapsnet.datasets.formats.participants import Participants, find_table
@@ -75,7 +76,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     paths = find_files(folder, extensions, table if isinstance(table, Path) else None, options, findings)
     if options.subjects is not None and not isinstance(options.subjects, str):
         raise InputError("subjects= is the column of identifiers in the participants table of a folder; give its name.")
-    names = _name_files(paths, folder)
+    names = name_files(paths, folder)
     participants = open_participants(names, table, options, findings, limit)
     if participants is not None and options.subjects is not None:
         findings.handle("column read as subjects", str(options.subjects))
@@ -120,15 +121,6 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
 READER = Reader(
     lambda source: isinstance(source, Path) and source.is_dir(), read_folder, (*COLUMN_OPTIONS, *FOLDER_OPTIONS)
 )
-
-
-def _name_files(paths: Sequence[Path], folder: Path) -> list[str]:
-    """The names of files without extension; those of their folders if all files are called the same: sub-01/fc.csv."""
-    stems = [path.stem for path in paths]
-    folders = ["_".join(path.relative_to(folder).parts[:-1]) for path in paths]
-    has_numbers = all(any(map(str.isdigit, name)) for name in folders)
-    is_alone = len(paths) == 1 and any(map(str.isdigit, stems[0]))
-    return folders if len({*stems}) == 1 and has_numbers and not is_alone else stems
 
 
 def _identify(path: Path, name: str, folder: Path, participants: Participants | None, findings: Findings) -> _Scan:

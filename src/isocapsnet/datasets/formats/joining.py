@@ -1,5 +1,6 @@
 """Graphs and the table of their subjects: which row belongs to which graph, and what the row says."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import is_missing
+from isocapsnet.datasets.fields import find_spellings, is_missing
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
@@ -97,10 +98,8 @@ def _clean_sites(values: Sequence[Any], findings: Findings) -> list[str]:
     sites = ["unknown" if is_missing(value) else _spell(value) for value in values]
     if n_missing := sum(map(is_missing, values)):
         findings.handle("missing site called 'unknown'", f"{n_missing} subjects")
-    spellings: dict[str, str] = {}
-    for site in sites:
-        if (other := spellings.setdefault(" ".join(site.casefold().split()), site)) != site:
-            raise InputError(f"{other!r} and {site!r} may be one site; write one of them.")
+    if (two := find_spellings(sites)) is not None:
+        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
     return sites
 
 
@@ -145,9 +144,9 @@ def find_cohort(
         participants = open_participants(ids, options.participants, elsewhere, findings, limit)
         assert participants is not None
         rows = [participants.find(one) for one in ids]
-        known = [row for row in rows if row is not None]
-        if (twice := next((row for row in known if known.count(row) > 1), None)) is not None:
-            raise InputError(f"{where} has several graphs of subject {participants.ids[twice]}; keep one.")
+        counts = Counter(row for row in rows if row is not None)
+        if twice := [row for row, count in counts.items() if count > 1]:
+            raise InputError(f"{where} has several graphs of subject {participants.ids[twice[0]]}; keep one.")
         note_rows_alone(participants, rows, findings)
         leave_out_others(participants, ids, rows, findings)
         note_graphs_alone(participants, dict(zip(ids, rows, strict=True)), findings)

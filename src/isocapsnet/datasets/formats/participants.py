@@ -14,7 +14,7 @@ import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import MISSING, is_missing
+from isocapsnet.datasets.fields import MISSING, is_missing, missing_words
 from isocapsnet.datasets.formats.name_parts import Run, find_runs
 from isocapsnet.datasets.formats.tables import choose_rows, open_table, suggest_filters
 from isocapsnet.datasets.formats.text import is_counting, is_number, parse_numbers
@@ -253,8 +253,7 @@ class Participants:
     def missing_words(self, column: str, rows: Sequence[int | None]) -> Counter[str]:
         """How often which word other than n/a says in a column that a value is missing."""
         cells = self.table.column(column)
-        words = [cells[row] for row in rows if row is not None and is_missing(cells[row])]
-        return Counter(word for word in words if word.lower() not in ("", "n/a"))
+        return missing_words([cells[row] for row in rows if row is not None])
 
     def covariates(self, columns: Sequence[str], rows: Sequence[int | None]) -> pd.DataFrame:
         """Several columns for the subjects in ``rows``, as numbers where all values that are there are numbers."""

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import read_archive
-from isocapsnet.datasets.fields import as_text, check_codes
+from isocapsnet.datasets.fields import check_codes
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.joining import find_cohort
 from isocapsnet.datasets.formats.matlab import read_mat
 from isocapsnet.datasets.formats.npy import read_npy
 from isocapsnet.datasets.formats.pickles import read_pickled_arrays
 from isocapsnet.datasets.formats.regions import name_regions
+from isocapsnet.datasets.formats.tables import as_text
 from isocapsnet.datasets.formats.triangles import expand_rows
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.isolation import ReadLimit
@@ -83,9 +83,12 @@ def read_objects(source: Any, options: ReadOptions, findings: Findings, limit: R
         source = {"adjacency": source}
     arrays = {}
     for key, value in source.items():
-        array = np.asarray(value)
-        if array.dtype == object and array.ndim == 1:  # labels with gaps, or texts of pandas
-            array = np.array(["" if pd.isna(one) else as_text(one) for one in array])
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise InputError(f"The array {key!r} has rows of different lengths; give numbers or texts.") from error
+        if array.dtype == object and array.ndim == 1 and not any(map(np.ndim, array)):  # gaps, or texts of pandas
+            array = np.array([*map(as_text, array)])
         if array.dtype.kind not in "biufSU":
             raise InputError(f"The array {key!r} is {array.dtype} of shape {array.shape}; give numbers or texts.")
         arrays[str(key)] = array

@@ -9,6 +9,7 @@ import pandas as pd
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+from isocapsnet.datasets.fields import decode
 from isocapsnet.datasets.formats.text import Table, is_value, read_table
 from isocapsnet.datasets.isolation import ReadLimit
 
@@ -37,7 +38,7 @@ def as_text(value: Any) -> str:
     """A cell of a data frame as a table has it: empty if missing, and whole numbers without decimals."""
     if pd.isna(value):
         return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(decode(value)).strip()
 
 
 def choose_rows(table: Table, conditions: Sequence[str]) -> list[int]:
