@@ -14,10 +14,11 @@ from sklearn.linear_model import LogisticRegression
 
 import isocapsnet as ic
 from isocapsnet import _benchmarking, _timing
-from isocapsnet._methods import keep_suitable, list_methods, parse_value
+from isocapsnet._methods import list_methods, parse_value
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
 from isocapsnet.evaluation.engine.worker import Limits
+from isocapsnet.evaluation.plan import keep_suitable
 
 SMALL: dict[str, Any] = {"repeats": 1, "candidates": 1, "explain": False, "progress": False, "jobs": 0}
 
@@ -99,7 +100,8 @@ def test_a_method_for_two_classes_is_refused_if_named_and_left_out_of_all() -> N
     methods = list_methods(["isocapsnet-released", "constant"])
     with pytest.raises(ic.InputError, match=r"isocapsnet-released.* 3"):
         keep_suitable(methods, 3, named=True)
-    assert [method.name for method in keep_suitable(methods, 3, named=False)] == ["constant"]
+    with pytest.warns(match=r"isocapsnet-released.* 3"):
+        assert [method.name for method in keep_suitable(methods, 3, named=False)] == ["constant"]
     assert keep_suitable(methods, 2, named=True) == methods
 
 

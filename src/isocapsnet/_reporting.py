@@ -48,7 +48,7 @@ def make_content(
         raise InputError("A report needs one results folder; merge the folders first with compare(..., out=...).")
     [folder] = results.folders
     table, context, data = results.summary, results.context, results.data
-    notes = list(results.notes)
+    notes = [*results.notes, *results.left_out]
     subjects = () if data is None else data.subjects.tolist()
     networks = choose_networks(None if data is None else data.atlas, None)
     methods = []

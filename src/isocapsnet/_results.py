@@ -22,7 +22,7 @@ from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
 from isocapsnet.evaluation.output import results_frame, site_summary_frame, sites_frame
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
-from isocapsnet.evaluation.results import MethodResult, ResultsTable
+from isocapsnet.evaluation.results import MethodResult, ResultsTable, describe_left_out
 from isocapsnet.evaluation.store import Store
 
 
@@ -120,7 +120,10 @@ class Results:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that belong under a table: what ``confound-only`` was given, sites, and chosen transforms."""
+        """Sentences that belong under a table.
+
+        What ``confound-only`` was given, sites, chosen transforms, and what searches could not try.
+        """
         confounds = self.context.get("confounds")
         sites = None if self.summary.sites is None else self.summary.sites.sentence
         counts = [
@@ -128,7 +131,12 @@ class Results:
             for method, counter in self.transforms.items()
         ]
         transforms = f"Transforms that the search chose, and in how many folds: {'; '.join(counts)}." if counts else ""
-        return [sentence for sentence in (confounds, sites, transforms) if sentence]
+        return [sentence for sentence in (confounds, sites, transforms, *self.left_out) if sentence]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences about settings that searches could not try, in how many folds, and why."""
+        return describe_left_out(self.best_first)
 
     @cached_property
     def transforms(self) -> dict[str, Counter[str]]:

@@ -30,6 +30,8 @@ from isocapsnet.evaluation.site_scores import SiteResults, score_sites
 from isocapsnet.evaluation.sites import Sites
 from isocapsnet.evaluation.statistics import LEVEL, Interval, wilson_interval
 
+_LISTED = 5
+
 
 @dataclass(frozen=True)
 class MethodResult:
@@ -71,6 +73,8 @@ class MethodResult:
     areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict, compare=False)
     #: ROC AUC by the share of the training subjects; empty if none but the whole was used.
     curve: Sequence[CurvePoint] = ()
+    #: What the searches could not try, such as "transform=tangent", to the number of folds and the first reason.
+    left_out: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -238,7 +242,32 @@ def _summarise_method(method: Evidence, procedure: Procedure) -> MethodResult:
         covariates=method.method.covariates,
         areas=areas,
         curve=learning_curve({**method.shares, 1.0: areas}, procedure),
+        left_out=_count_left_out(fold.left_out for fold in folds.values()),
     )
+
+
+def _count_left_out(folds: Iterable[Mapping[str, str]]) -> dict[str, tuple[int, str]]:
+    counts: dict[str, tuple[int, str]] = {}
+    for fold in folds:
+        for what, reason in fold.items():
+            n_before, first = counts.get(what, (0, reason))
+            counts[what] = n_before + 1, first
+    return counts
+
+
+def describe_left_out(rows: Sequence[MethodResult]) -> list[str]:
+    """Sentences about what searches could not try: one for each setting, the most frequent first."""
+    tried = {what: [row for row in rows if what in row.left_out] for row in rows for what in row.left_out}
+    counts = {what: sum(row.left_out[what][0] for row in several) for what, several in tried.items()}
+    listed = sorted(counts, key=lambda what: -counts[what])
+    sentences = []
+    for what in listed[:_LISTED]:
+        n_folds = sum(len(row.scores) for row in tried[what])
+        methods = list_some([row.method for row in tried[what]])
+        reason = tried[what][0].left_out[what][1].rstrip(".")
+        sentences.append(f"The search could not try {what} in {counts[what]} of {n_folds} folds ({methods}): {reason}.")
+    more = len(listed) - len(sentences)
+    return [*sentences, *([f"It could not try {more} more settings; results.json lists them."] if more else [])]
 
 
 def _verdict(

@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.worker import Worker, own_worker
 
@@ -45,10 +46,8 @@ def local_executor(n_processes: int) -> Iterator[Executor]:
 @contextmanager
 def dask_executor(*, address: str | None = None, n_workers: int | None = None) -> Iterator[Executor]:
     """The Dask cluster whose scheduler listens at ``address``, or a new one of ``n_workers`` on this machine."""
-    try:
+    with importing("A cluster needs Dask", "cluster"):
         from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise InputError('Dask is not installed; run: pip install "isocapsnet[cluster]"') from error
     if address is None:
         cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
         with cluster, Client(cluster) as client:
