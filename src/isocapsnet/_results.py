@@ -20,9 +20,10 @@ from isocapsnet._stages import enter_stage
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
+from isocapsnet.evaluation.omissions import describe_omissions
 from isocapsnet.evaluation.output import results_frame, site_summary_frame, sites_frame
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
-from isocapsnet.evaluation.results import MethodResult, ResultsTable, describe_left_out
+from isocapsnet.evaluation.results import MethodResult, ResultsTable
 from isocapsnet.evaluation.store import Store
 
 
@@ -122,7 +123,7 @@ class Results:
     def remarks(self) -> list[str]:
         """Sentences that belong under a table.
 
-        What ``confound-only`` was given, sites, chosen transforms, and what searches could not try.
+        What ``confound-only`` was given, sites, chosen transforms, and what was left out.
         """
         confounds = self.context.get("confounds")
         sites = None if self.summary.sites is None else self.summary.sites.sentence
@@ -135,8 +136,8 @@ class Results:
 
     @property
     def left_out(self) -> list[str]:
-        """Sentences about settings that searches could not try, in how many folds, and why."""
-        return describe_left_out(self.best_first)
+        """Sentences about settings that searches could not try and gaps in learning curves: in how many folds, why."""
+        return describe_omissions(self.best_first)
 
     @cached_property
     def transforms(self) -> dict[str, Counter[str]]:

@@ -125,6 +125,8 @@ class Evidence:
     shares: dict[float, dict[FoldIndex, FoldArea]] = field(default_factory=dict)
     null: dict[int, dict[FoldIndex, float]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
+    #: The share and the reason of each failed job of the learning curve.
+    curve_gaps: list[tuple[float, str]] = field(default_factory=list)
     jobs: int = 0
 
     def add(self, summary: Summary) -> None:

@@ -23,14 +23,13 @@ from isocapsnet.evaluation.evidence import (
 )
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
+from isocapsnet.evaluation.omissions import count_omissions
 from isocapsnet.evaluation.preparation import COVARIATES
 from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS, Procedure
 from isocapsnet.evaluation.shares import CurvePoint, learning_curve
 from isocapsnet.evaluation.site_scores import SiteResults, score_sites
 from isocapsnet.evaluation.sites import Sites
 from isocapsnet.evaluation.statistics import LEVEL, Interval, wilson_interval
-
-_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,8 @@ class MethodResult:
     curve: Sequence[CurvePoint] = ()
     #: What the searches could not try, such as "transform=tangent", to the number of folds and the first reason.
     left_out: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    #: Shares of the learning curve whose jobs failed, to their number and the first reason.
+    curve_gaps: Mapping[float, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -129,9 +130,11 @@ def tabulate_summaries(
         if summary.share == 1:
             ratios.append(summary.ratio)
     for error in errors:
-        if error["job"].get("share", 1) < 1:
-            continue  # a point of a learning curve is missing; the method itself has not failed
-        failed = identify(error["job"])
+        failed, share = identify(error["job"]), error["job"].get("share", 1)
+        if share < 1:  # a gap in a learning curve; the method itself has not failed
+            if failed in evidence:
+                evidence[failed].curve_gaps.append((share, error["reason"]))
+            continue
         method = evidence.setdefault(failed, Evidence(failed, failed.label))
         method.jobs += 1
         method.failures[error["reason"]] += 1
@@ -242,32 +245,9 @@ def _summarise_method(method: Evidence, procedure: Procedure) -> MethodResult:
         covariates=method.method.covariates,
         areas=areas,
         curve=learning_curve({**method.shares, 1.0: areas}, procedure),
-        left_out=_count_left_out(fold.left_out for fold in folds.values()),
+        left_out=count_omissions(pair for fold in folds.values() for pair in fold.left_out.items()),
+        curve_gaps=count_omissions(method.curve_gaps),
     )
-
-
-def _count_left_out(folds: Iterable[Mapping[str, str]]) -> dict[str, tuple[int, str]]:
-    counts: dict[str, tuple[int, str]] = {}
-    for fold in folds:
-        for what, reason in fold.items():
-            n_before, first = counts.get(what, (0, reason))
-            counts[what] = n_before + 1, first
-    return counts
-
-
-def describe_left_out(rows: Sequence[MethodResult]) -> list[str]:
-    """Sentences about what searches could not try: one for each setting, the most frequent first."""
-    tried = {what: [row for row in rows if what in row.left_out] for row in rows for what in row.left_out}
-    counts = {what: sum(row.left_out[what][0] for row in several) for what, several in tried.items()}
-    listed = sorted(counts, key=lambda what: -counts[what])
-    sentences = []
-    for what in listed[:_LISTED]:
-        n_folds = sum(len(row.scores) for row in tried[what])
-        methods = list_some([row.method for row in tried[what]])
-        reason = tried[what][0].left_out[what][1].rstrip(".")
-        sentences.append(f"The search could not try {what} in {counts[what]} of {n_folds} folds ({methods}): {reason}.")
-    more = len(listed) - len(sentences)
-    return [*sentences, *([f"It could not try {more} more settings; results.json lists them."] if more else [])]
 
 
 def _verdict(
