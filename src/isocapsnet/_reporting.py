@@ -18,7 +18,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.covariates import is_usual_confound
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.passport import format_passport
+from isocapsnet.datasets.passport import count_handled, format_passport
 from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.storage import EXPLANATION_FILE, read_explanation
@@ -138,7 +138,7 @@ def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
         excluded = "; ".join(listed) if len(reasons) > 1 else "".join(reasons)
         counted = {
             "exclusions": {f"{reasons.total()} subjects": excluded} if reasons else {},
-            "handled": {what: [f"{len(where)} files"] for what, where in passport["handled"].items()},
+            "handled": count_handled(passport["handled"]),
         }
         lines = format_passport({**passport, **counted})
     except (LookupError, TypeError, ValueError, AttributeError):  # from another version, or edited by hand

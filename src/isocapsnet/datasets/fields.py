@@ -137,6 +137,12 @@ def find_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
+def check_sites(names: Iterable[str]) -> None:
+    """Refuse two spellings of a site."""
+    if (two := find_spellings(names)) is not None:
+        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
+
+
 def decode(value: Any) -> Any:
     """Bytes, as HDF5 and numpy have texts, as text in UTF-8; other values as they are."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

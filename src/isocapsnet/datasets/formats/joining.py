@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import find_spellings, is_missing
+from isocapsnet.datasets.fields import check_sites, is_missing
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
@@ -98,8 +98,7 @@ def _clean_sites(values: Sequence[Any], findings: Findings) -> list[str]:
     sites = ["unknown" if is_missing(value) else _spell(value) for value in values]
     if n_missing := sum(map(is_missing, values)):
         findings.handle("missing site called 'unknown'", f"{n_missing} subjects")
-    if (two := find_spellings(sites)) is not None:
-        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
+    check_sites(sites)
     return sites
 
 
