@@ -101,7 +101,7 @@ def explain(
             folds=folds,
             attribution=attribution,
             seed=seed,
-            subjects=graphs.subjects[is_used].tolist(),
+            subjects=graphs.identifiers[is_used].tolist(),
             networks=of_nodes,
             partition=partition,
             prepare=_prepare_folds(opened, graphs, np.flatnonzero(is_used), labels) if has_steps else None,

@@ -49,7 +49,7 @@ def make_content(
     [folder] = results.folders
     table, context, data = results.summary, results.context, results.data
     notes = [*results.notes, *results.left_out]
-    subjects = () if data is None else data.subjects.tolist()
+    subjects = () if data is None else data.identifiers.tolist()
     networks = choose_networks(None if data is None else data.atlas, None)
     methods = []
     for row in results.best_first:
@@ -112,7 +112,7 @@ def _describe_subjects(data: BrainGraphs, names: Sequence[str], results: Results
     columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
     shown = [column for column in columns if column in given or is_usual_confound(column)]
     return Subjects(
-        names=data.subjects.tolist(),
+        names=data.identifiers.tolist(),
         labels=np.array([*codes, -1])[data.labels],
         sites=None if data.sites is None else data.sites.tolist(),
         covariates=pd.DataFrame() if data.covariates is None else data.covariates[shown].reset_index(drop=True),

@@ -161,7 +161,7 @@ class Results:
         probability of each class.
         """
         frames = []
-        subjects = None if self.data is None else self.data.subjects.tolist()
+        subjects = None if self.data is None else self.data.identifiers.tolist()
         for row in self.summary.rows:
             for (repeat, fold), key in row.keys.items():
                 record = self.records[key]

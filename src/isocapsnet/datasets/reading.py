@@ -209,6 +209,7 @@ def assemble(
         codes,
         label_names=label_names,
         subjects=subjects,
+        identifiers=[findings.identifiers.get(subject, subject) for subject in subjects],
         sites=sites,
         covariates=None if covariates is None else mend_covariates(covariates, findings),
         time_series=list(matrices) if is_series else None,

@@ -40,6 +40,7 @@ def open_participants(
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
     findings.targets = participants.list_targets()
+    findings.identify(participants.ids, participants.table.column(participants.id_column))
     participants.merge_rows([column for column in columns_of(options) if column[:1] != "@"], findings)
     with findings.noting():
         participants.check_people(columns_of(options), options.exclude, findings)
@@ -219,6 +220,7 @@ def _read_ids(
     elif options.participants is not None:
         table, column = _rows_in_order(n_graphs, options, limit), str(asked)
         ids, what = tuple(clean_identifiers(table.column(column))), f"column {asked!r} of {table.name}"
+        findings.identify(ids, table.column(column))
     else:
         names = f"it has {list_some(columns) or 'none'}, and there is no such file"
         raise InputError(f"{where} has no array {asked!r} of one value per graph; {names}.")
