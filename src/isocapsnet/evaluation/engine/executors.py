@@ -61,7 +61,10 @@ class _Pool(ThreadPoolExecutor):
 
 @contextmanager
 def local_executor(n_processes: int, apart: Apart | None = None) -> Iterator[Executor]:
-    """An executor of ``n_processes`` threads that each own one child process, in which the jobs run."""
+    """An executor of ``n_processes`` threads that each own one child process, in which the jobs run.
+
+    ``apart`` names methods whose jobs run in other processes, and the number of these.
+    """
     with ExitStack() as stack:
         other = None if apart is None else _Pool(apart.n_processes)
         pool = _Pool(n_processes, frozenset() if apart is None else apart.methods, other)
