@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from isocapsnet._controls import add_control, covariates_step
 from isocapsnet._files import naming, set_aside
 from isocapsnet._methods import Method, list_methods, list_steps, list_transforms
+from isocapsnet._packages import check_packages
 from isocapsnet._validation import InputError, check_number, check_option, iter_chunks
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
@@ -95,6 +96,8 @@ class Options:
         given = [f"{name}=" for name in ("jobs", "scheduler", "cluster") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} exclude each other; give one of them.")
+        if self.scheduler is not None or self.cluster is not None:
+            check_packages("A cluster", {"distributed": "cluster"})
         if self.audit is not None:
             check_option("audit", self.audit, ("node-order",))
         check_option("test", self.test, tuple(TESTS))

@@ -78,6 +78,7 @@ def test_a_missing_package_is_an_error_of_its_own() -> None:
         ("grakel", {"methods": ["wl"]}),
         ("pyriemann", {"methods": ["linear", ic.MODELS["riemann"]()]}),
         ("torch_geometric", {"methods": "gcn[n_layers=1],linear"}),
+        ("distributed", {"cluster": "local:1", "jobs": None}),
     ],
 )
 def test_what_needs_a_missing_package_is_refused_before_the_run(
@@ -85,7 +86,7 @@ def test_what_needs_a_missing_package_is_refused_before_the_run(
 ) -> None:
     without(package)
     with pytest.raises(MissingPackageError, match=package):
-        ic.benchmark(make_correlations(), **{"methods": "linear", **options}, out=tmp_path / "out", **SMALL)
+        ic.benchmark(make_correlations(), **{"methods": "linear", **SMALL, **options}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -97,6 +98,12 @@ def test_time_series_and_fits_are_refused_as_well(without: Any, tmp_path: Path) 
     for options in ({"transform": "tangent"}, {"method": "wl"}):
         with pytest.raises(MissingPackageError):
             ic.fit(make_correlations(), **{"method": "linear", **options})
+
+
+def test_an_explanation_is_refused_before_the_model_is_opened(without: Any) -> None:
+    without("captum")
+    with pytest.raises(MissingPackageError, match="captum"):
+        ic.explain("no model", "no data", attribution="integrated")
 
 
 def test_all_methods_without_those_that_lack_a_package(without: Any) -> None:

@@ -145,10 +145,15 @@ def test_a_callback_may_fit_another_network():
     assert_array_equal(both.predict_proba(graphs), alone.predict_proba(graphs))
 
 
-def test_a_callback_may_wait_for_a_fit_in_another_thread():
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))],
+)
+def test_a_callback_may_wait_for_a_fit_in_another_thread(device):
     """The fit in the other thread needs the generators of the process, which the outer one gives back meanwhile."""
     graphs, labels = np.random.default_rng(0).normal(size=(12, 8, 8)), np.arange(12) % 2
-    settings = {"max_epochs": 3, "dropout": 0.5, "batch_size": 4, "calibrate": False, "random_state": 0}
+    settings = {"max_epochs": 3, "dropout": 0.5, "batch_size": 4, "calibrate": False, "device": device}
+    settings["random_state"] = 0
 
     class FitAnother:
         def __init__(self, pool):
