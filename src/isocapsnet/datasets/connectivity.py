@@ -259,9 +259,7 @@ class SignedEdges(GraphTransformer):
         check_option("policy", self.policy, ("absolute", "positive", "negative"))
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
-        if self.policy == "absolute":
-            return np.abs(X)
-        return np.maximum(X if self.policy == "positive" else -X, 0)
+        return np.abs(X) if self.policy == "absolute" else np.maximum(X if self.policy == "positive" else -X, 0)
 
 
 class _GivenCovariance(BaseEstimator):
@@ -284,8 +282,7 @@ def _measure(kind: str, series: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def _without_diagonal(graphs: NDArray[Any]) -> NDArray[Any]:
-    nodes = np.arange(graphs.shape[1])
-    graphs[:, nodes, nodes] = 0
+    graphs[:, np.eye(graphs.shape[1], dtype=bool)] = 0
     return graphs
 
 

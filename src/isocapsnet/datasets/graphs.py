@@ -107,9 +107,9 @@ class BrainGraphs:
             labels=fields.read_only(codes),
             label_names=names,
             subjects=subject_ids,
-            identifiers=subject_ids
-            if identifiers is None
-            else fields.check_texts("identifiers", identifiers, n_graphs),
+            identifiers=fields.check_texts(
+                "identifiers", subject_ids if identifiers is None else identifiers, n_graphs
+            ),
             sites=None if sites is None else fields.check_texts("sites", sites, n_graphs),
             _covariates=None if covariates is None else fields.check_covariates(covariates, subject_ids),
             atlas=atlas,
@@ -151,9 +151,8 @@ class BrainGraphs:
             return self.subset(np.arange(len(self))[selection])
         chosen = np.atleast_1d(np.asarray(selection))
         if chosen.dtype.kind == "U":
-            index = {
-                name: i % len(self) for i, name in enumerate([*self.identifiers.tolist(), *self.subjects.tolist()])
-            }
+            names = [*self.identifiers.tolist(), *self.subjects.tolist()]
+            index = {name: i % len(self) for i, name in enumerate(names)}
             if missing := [name for name in chosen.tolist() if name not in index]:
                 raise InputError(f"There is no subject {missing[0]!r}; the first is {str(self.subjects[0])!r}.")
             chosen = np.array([index[name] for name in chosen.tolist()])
@@ -284,8 +283,7 @@ class BrainGraphs:
     def load(cls, path: str | Path, *, read_limit: int | None = None) -> Self:
         """Open ``path``, which :meth:`save` wrote.
 
-        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` is that
-        of :func:`~isocapsnet.datasets.readers.load_graphs`.
+        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` as in ``load_graphs``.
         """
         path = Path(path)
         arrays = read_archive(path, ReadLimit(read_limit), own=True)
