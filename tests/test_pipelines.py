@@ -141,7 +141,7 @@ def test_a_saved_pipeline_predicts_raw_files_in_another_process_with_equal_proba
     subprocess.run([sys.executable, "-c", _PREDICT], input=json.dumps([folders, requests]), text=True, check=True)
     for (path, *_), ((kind, name), frame) in zip(requests, expected.items(), strict=True):
         other = pd.read_csv(Path(path).with_suffix(".csv"), dtype={"subject": str})
-        assert other["subject"].tolist() == frame["subject"].tolist(), name
+        assert other["subject"].tolist() == [f"sub-{subject}" for subject in frame["subject"]], name  # as the files
         probabilities = [f"p_{label}" for label in study.label_names]
         assert_allclose(other[probabilities], frame[probabilities], rtol=0, atol=1e-12, err_msg=f"{kind} {name}")
 

@@ -77,6 +77,7 @@ def specify(estimator: Any, *, parameters: Mapping[str, Any], use_unlabeled: boo
         space={key: values for key, values in space.items() if key not in is_set},
         use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(estimator.fit).parameters,
         is_multiclass=tags is None or tags.multi_class,
+        packages=dict(getattr(type(estimator), "packages", {})),
         input=COVARIATES if getattr(type(estimator), "input", None) == COVARIATES else MethodSpec.input,
         **identity,
     )

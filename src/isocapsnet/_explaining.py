@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._fitting import open_for_model, prepare_for
+from isocapsnet._packages import check_packages
 from isocapsnet._pipelines import CONNECTIVITY, PreparedModel
 from isocapsnet._progress import show_stages
 from isocapsnet._validation import InputError
@@ -77,6 +78,8 @@ def explain(
     >>> explanation = isocapsnet.explain("model.safetensors", "study.npz")
     >>> explanation.table
     """
+    if attribution == "integrated":
+        check_packages("attribution=integrated", {"captum": "attribution"}, otherwise="or use attribution=gradient")
     opened, graphs = open_for_model(model, data, reading)
     if not graphs.is_labelled.any():
         raise InputError("The graphs have no labels, which explanations need; name their column with target=.")
@@ -101,7 +104,7 @@ def explain(
             folds=folds,
             attribution=attribution,
             seed=seed,
-            subjects=graphs.subjects[is_used].tolist(),
+            subjects=graphs.identifiers[is_used].tolist(),
             networks=of_nodes,
             partition=partition,
             prepare=_prepare_folds(opened, graphs, np.flatnonzero(is_used), labels) if has_steps else None,

@@ -85,7 +85,7 @@ def write_whole(path: Path, content: bytes, partial_folder: Path | None = None) 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder, for which other processes and threads wait; none on systems without ``flock``."""
+    """Hold a lock on the folder, for which other processes and threads wait; none where :func:`can_lock` is False."""
     folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None:
         yield
@@ -97,6 +97,23 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)  # ends the lock
+
+
+def can_lock(folder: Path) -> bool:
+    """Whether folders can be locked where this one is: not on Windows, and not on every network file system."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # another run holds it
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 @contextmanager

@@ -212,7 +212,7 @@ def predict(
     classifier, prepared = prepare_for(estimator, graphs, unseen_sites, missing_covariates)
     probabilities = classifier.predict_proba(prepared)
     return pd.DataFrame(
-        {"subject": graphs.subjects, "prediction": classifier.classes_[probabilities.argmax(axis=1)]}
+        {"subject": graphs.identifiers, "prediction": classifier.classes_[probabilities.argmax(axis=1)]}
     ).join(pd.DataFrame(probabilities, columns=[f"p_{name}" for name in classifier.classes_]))
 
 
@@ -247,7 +247,7 @@ def transform(
         raise InputError(f"{type(classifier).__name__} learns no representation; use predict.")
     features = np.asarray(classifier.transform(prepared)).reshape(len(graphs), -1)
     table = pd.DataFrame(features, columns=[f"feature_{number}" for number in range(1, features.shape[1] + 1)])
-    table.insert(0, "subject", graphs.subjects)
+    table.insert(0, "subject", graphs.identifiers)
     return table
 
 

@@ -203,16 +203,6 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
     )
 
 
-def keep_suitable(methods: tuple[MethodSpec, ...], n_classes: int, *, named: bool) -> tuple[MethodSpec, ...]:
-    """The methods that take this many classes; one that was named and does not is refused."""
-    unsuitable = [method for method in methods if n_classes > 2 and not method.is_multiclass]
-    if unsuitable and named:
-        raise InputError(
-            f"{unsuitable[0].label} takes two classes, but the data have {n_classes}; leave it out of methods=."
-        )
-    return tuple(method for method in methods if method not in unsuitable)
-
-
 def check_parameters(name: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuse a parameter that the method does not have."""
     for parameter in parameters:

@@ -15,7 +15,7 @@ from isocapsnet._pipelines import load_model
 from isocapsnet._refitting import Pipeline
 from isocapsnet._safe_text import list_some, printable
 from isocapsnet._validation import InputError, check_target
-from isocapsnet.datasets.passport import format_passport
+from isocapsnet.datasets.passport import count_handled, format_passport
 from isocapsnet.evaluation.jobs import method_label
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.samples import Samples
@@ -55,7 +55,7 @@ def make_card(estimator: "GraphClassifier", pipeline: Pipeline, settings: Mappin
     passport, atlas = samples.data.passport, samples.data.atlas
     if excluded := passport["exclusions"]:
         passport["exclusions"] = {f"{len(excluded)} subjects": ", ".join(sorted(set(excluded.values())))}
-    passport["handled"] = {what: [f"in {len(where)} files"] for what, where in passport["handled"].items()}
+    passport["handled"] = count_handled(passport["handled"])
     return {
         "isocapsnet": __version__,
         "model": {

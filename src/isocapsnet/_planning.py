@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from isocapsnet._controls import add_control, covariates_step
 from isocapsnet._files import naming, set_aside
-from isocapsnet._methods import Method, keep_suitable, list_methods, list_steps, list_transforms
+from isocapsnet._methods import Method, list_methods, list_steps, list_transforms
+from isocapsnet._packages import check_packages
 from isocapsnet._validation import InputError, check_number, check_option, iter_chunks
 from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.reading import ReadOptions, as_names
-from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
-from isocapsnet.evaluation.plan import Plan
-from isocapsnet.evaluation.preparation import Step, make_transformer
+from isocapsnet.evaluation.engine.executors import Apart, InProcessExecutor, count_cores, dask_executor, local_executor
+from isocapsnet.evaluation.plan import Plan, keep_suitable
+from isocapsnet.evaluation.preparation import Step, check_installed, make_transformer
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import DataSource, Samples
@@ -70,14 +71,14 @@ class Options:
         for name, value in plain.items():
             object.__setattr__(self, name, value)
 
-    def executor(self) -> AbstractContextManager[Executor]:
-        """Where jobs run."""
+    def executor(self, apart: Apart | None = None) -> AbstractContextManager[Executor]:
+        """Where jobs run; those of some methods in processes of their own, if they run on this machine."""
         if self.jobs == 0:
             return nullcontext(InProcessExecutor())
         n_slots = self.count_slots()
         if n_slots is None or self.cluster is not None:
             return dask_executor(address=self.scheduler, n_workers=n_slots)
-        return local_executor(n_slots)
+        return local_executor(n_slots, apart)
 
     def count_slots(self) -> int | None:
         """The jobs that run at the same time; None on a cluster of unknown size."""
@@ -95,6 +96,8 @@ class Options:
         given = [f"{name}=" for name in ("jobs", "scheduler", "cluster") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} exclude each other; give one of them.")
+        if self.scheduler is not None or self.cluster is not None:
+            check_packages("A cluster", {"distributed": "cluster"})
         if self.audit is not None:
             check_option("audit", self.audit, ("node-order",))
         check_option("test", self.test, tuple(TESTS))
@@ -159,7 +162,9 @@ def make_plan(
     ``covariates`` are the columns that the user named when the data were read.
     """
     specs = list_methods(methods, device=options.device, use_unlabeled=options.use_unlabeled)
-    specs = keep_suitable(specs, int((data.class_counts > 0).sum()), named=methods != "all")
+    runs_here = options.scheduler is None  # workers elsewhere may have packages that this machine lacks
+    n_classes = int((data.class_counts > 0).sum())
+    specs = keep_suitable(specs, n_classes, named=methods != "all", runs_here=runs_here)
     use_series = uses_series(data, options.connectivity)
     steps = list_steps(
         connectivity=options.connectivity,
@@ -176,6 +181,9 @@ def make_plan(
         search=options.search,
     )
     _check_data(samples, protocol, steps, options)
+    choices = _list_choices(samples, steps, options)
+    if runs_here:
+        check_installed((*steps, *choices.values()))
     named = (*covariates, *options.confounds)
     control = covariates_step(data, protocol, named=named, group=options.group)
     default_repeats = min(protocol.scheme.n_repeats, _EMBEDDED_REPEATS) if is_embedded else protocol.scheme.n_repeats
@@ -187,7 +195,7 @@ def make_plan(
         protocol=protocol,
         repeats=default_repeats if options.repeats is None else options.repeats,
         preparation=steps,
-        transforms=_list_choices(samples, steps, options),
+        transforms=choices,
         covariates=control,
         permutations=options.permutations,
         test=options.test,

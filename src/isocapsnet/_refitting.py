@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from isocapsnet._methods import list_one_method, list_transforms, load_plugins, make_method, make_step
+from isocapsnet._packages import check_packages
 from isocapsnet._planning import open_with_covariates
 from isocapsnet._results import Results
 from isocapsnet._results_folders import open_results
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.plan import MethodSpec
-from isocapsnet.evaluation.preparation import COVARIATES, TRANSFORM, Step
+from isocapsnet.evaluation.preparation import COVARIATES, TRANSFORM, Step, check_installed
 from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.results import MethodResult
 from isocapsnet.evaluation.samples import Samples
@@ -45,6 +46,11 @@ class Pipeline:
     transforms: Mapping[str, Step] = field(default_factory=dict)
     protocol: Protocol | None = None
     expected: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what needs packages that are not installed."""
+        check_packages(self.spec.label, self.spec.packages)
+        check_installed((*self.steps, *self.transforms.values()))
 
 
 def plan_refit(

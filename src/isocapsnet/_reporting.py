@@ -18,7 +18,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.catalog import CATALOG
 from isocapsnet.datasets.covariates import is_usual_confound
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.passport import format_passport
+from isocapsnet.datasets.passport import count_handled, format_passport
 from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
 from isocapsnet.explanation.fits import FitExplanation
 from isocapsnet.explanation.storage import EXPLANATION_FILE, read_explanation
@@ -48,8 +48,8 @@ def make_content(
         raise InputError("A report needs one results folder; merge the folders first with compare(..., out=...).")
     [folder] = results.folders
     table, context, data = results.summary, results.context, results.data
-    notes = list(results.notes)
-    subjects = () if data is None else data.subjects.tolist()
+    notes = [*results.notes, *results.left_out]
+    subjects = () if data is None else data.identifiers.tolist()
     networks = choose_networks(None if data is None else data.atlas, None)
     methods = []
     for row in results.best_first:
@@ -112,7 +112,7 @@ def _describe_subjects(data: BrainGraphs, names: Sequence[str], results: Results
     columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
     shown = [column for column in columns if column in given or is_usual_confound(column)]
     return Subjects(
-        names=data.subjects.tolist(),
+        names=data.identifiers.tolist(),
         labels=np.array([*codes, -1])[data.labels],
         sites=None if data.sites is None else data.sites.tolist(),
         covariates=pd.DataFrame() if data.covariates is None else data.covariates[shown].reset_index(drop=True),
@@ -138,7 +138,7 @@ def _passport_lines(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
         excluded = "; ".join(listed) if len(reasons) > 1 else "".join(reasons)
         counted = {
             "exclusions": {f"{reasons.total()} subjects": excluded} if reasons else {},
-            "handled": {what: [f"{len(where)} files"] for what, where in passport["handled"].items()},
+            "handled": count_handled(passport["handled"]),
         }
         lines = format_passport({**passport, **counted})
     except (LookupError, TypeError, ValueError, AttributeError):  # from another version, or edited by hand

@@ -20,6 +20,7 @@ from isocapsnet._stages import enter_stage
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.artifacts import read_templates
+from isocapsnet.evaluation.omissions import describe_omissions
 from isocapsnet.evaluation.output import results_frame, site_summary_frame, sites_frame
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
 from isocapsnet.evaluation.results import MethodResult, ResultsTable
@@ -120,7 +121,10 @@ class Results:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that belong under a table: what ``confound-only`` was given, sites, and chosen transforms."""
+        """Sentences that belong under a table.
+
+        What ``confound-only`` was given, sites, chosen transforms, and what was left out.
+        """
         confounds = self.context.get("confounds")
         sites = None if self.summary.sites is None else self.summary.sites.sentence
         counts = [
@@ -128,7 +132,12 @@ class Results:
             for method, counter in self.transforms.items()
         ]
         transforms = f"Transforms that the search chose, and in how many folds: {'; '.join(counts)}." if counts else ""
-        return [sentence for sentence in (confounds, sites, transforms) if sentence]
+        return [sentence for sentence in (confounds, sites, transforms, *self.left_out) if sentence]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences about settings that searches could not try and gaps in learning curves: in how many folds, why."""
+        return describe_omissions(self.best_first)
 
     @cached_property
     def transforms(self) -> dict[str, Counter[str]]:
@@ -152,7 +161,7 @@ class Results:
         probability of each class.
         """
         frames = []
-        subjects = None if self.data is None else self.data.subjects.tolist()
+        subjects = None if self.data is None else self.data.identifiers.tolist()
         for row in self.summary.rows:
             for (repeat, fold), key in row.keys.items():
                 record = self.records[key]

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import isocapsnet
+from isocapsnet import load_graphs
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import Atlas, load_atlas
 from isocapsnet.datasets.fields import encode_labels
@@ -298,3 +300,43 @@ def test_a_node_that_only_receives_edges_has_signal():
     graphs = np.ones((2, 4, 4))
     graphs[0, 2, [0, 1, 3]] = 0
     assert BrainGraphs(graphs).passport["graphs"]["n_nodes_without_signal"] == 0
+
+
+def test_tables_of_predictions_have_the_identifiers_of_the_user_and_digests_do_not(tmp_path):
+    """01 and sub-01 are one subject; a study that is called by the other name has the same digest, so the same jobs."""
+    rng = np.random.default_rng(0)
+    data = {}
+    for prefix in ("", "sub-"):
+        folder = tmp_path / f"study{prefix}"
+        folder.mkdir()
+        for number, graph in enumerate(np.random.default_rng(1).normal(size=(12, 5, 5)), start=1):
+            np.save(folder / f"{prefix}{number:02}.npy", graph + graph.T)
+        names = [f"{prefix}{number:02}" for number in range(1, 13)]
+        frame = pd.DataFrame({"participant_id": names, "dx": ["a", "b"] * 6})
+        frame.to_csv(folder / "participants.tsv", sep="\t", index=False)
+        data[prefix] = load_graphs(folder, target="dx")
+        assert data[prefix].identifiers.tolist() == names == load_graphs(folder).identifiers.tolist()
+    plain, bids = data.values()
+    assert bids.subjects.tolist() == plain.subjects.tolist() == plain.identifiers.tolist()
+    assert bids.digest() == plain.digest()
+    assert bids[["sub-02", "01"]].identifiers.tolist() == ["sub-02", "sub-01"]
+    assert bids.replace(subjects=rng.permutation(12)).identifiers.tolist() != bids.identifiers.tolist()
+    bids.save(tmp_path / "bids.npz")
+    again = load_graphs(tmp_path / "bids.npz")
+    assert again.identifiers.tolist() == bids.identifiers.tolist() and again.digest() == bids.digest()
+    (tmp_path / "studysub-" / "participants.tsv").unlink()
+    assert load_graphs(tmp_path / "studysub-").identifiers[0] == "sub-01"  # of the file
+    model = isocapsnet.fit(bids, "linear")
+    assert isocapsnet.predict(model, again).subject.tolist() == bids.identifiers.tolist()
+    options = {"repeats": 1, "candidates": 1, "jobs": 0, "progress": False, "out": tmp_path / "results"}
+    results = isocapsnet.benchmark(bids, ["constant"], **options)
+    assert {*results.predictions.subject} == {*bids.identifiers.tolist()}
+    assert {*isocapsnet.open_results(tmp_path / "results").predictions.subject} == {*bids.identifiers.tolist()}
+
+
+def test_the_prefix_of_a_row_of_edges_is_kept_too(tmp_path):
+    edges = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 10)), columns=[f"e{i}" for i in range(10)])
+    edges.insert(0, "participant_id", [f"sub-{i}" for i in range(6)])
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    data = load_graphs(tmp_path / "edges.csv", triangle="upper", n_nodes=5)
+    assert data.subjects[0] == "0" and data.identifiers[0] == "sub-0"

@@ -8,6 +8,7 @@ from scipy.io import savemat
 from isocapsnet import BrainGraphs, load_graphs, make_planted_graphs
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.identifiers import find_persons
+from isocapsnet.datasets.passport import count_handled
 from isocapsnet.datasets.readers import examine_graphs
 from isocapsnet.datasets.reading import ReadOptions
 from isocapsnet.datasets.remedies import find_remedies
@@ -383,3 +384,39 @@ def test_matrices_of_different_names_are_not_mixed(tmp_path):
     for subject in range(4):
         np.savez(tmp_path / f"s{subject}.npz", **{f"subject{subject}": matrices(1, 6)[0], "xyz": np.ones((6, 3))})
     assert len(load_graphs(tmp_path)) == 4
+
+
+def test_equal_names_in_two_folders_are_refused_with_a_remedy_that_works(tmp_path):
+    """HC/01 and PT/01 may be one person or two: it is not certain, so the files have to say it."""
+    for group in ("HC", "PT"):
+        (tmp_path / group).mkdir()
+        for number in range(1, 6):
+            np.savetxt(tmp_path / group / f"{number:02}.csv", matrices(1, 5)[0], delimiter=",")
+    with pytest.raises(InputError, match=r"HC/01\.csv, PT/01\.csv") as caught:
+        load_graphs(tmp_path, target="@folder")
+    assert "HC_01.csv and PT_01.csv" in str(caught.value) and "select=" not in str(caught.value)
+    for path in [*tmp_path.glob("*/*.csv")]:
+        path.rename(path.with_name(f"{path.parent.name}_{path.name}"))
+    data = load_graphs(tmp_path, target="@folder")
+    assert len(data) == 10 and data.label_names == ("HC", "PT")
+
+
+def test_two_spellings_of_a_site_are_refused_in_a_saved_dataset(tmp_path):
+    sites = ["NYU", "nyu ", "NYU", "KKI"]
+    BrainGraphs(matrices(4, 5), [0, 1, 0, 1], sites=sites).save(tmp_path / "sites.npz")
+    covariates = pd.DataFrame({"centre": sites})
+    BrainGraphs(matrices(4, 5), [0, 1, 0, 1], covariates=covariates).save(tmp_path / "column.npz")
+    for name, options in (("sites.npz", {}), ("column.npz", {"site": "centre"})):
+        with pytest.raises(InputError, match="'NYU' and 'nyu '"):
+            load_graphs(tmp_path / name, **options)
+    assert BrainGraphs.load(tmp_path / "sites.npz").sites.tolist() == sites  # results that exist open as before
+    assert load_graphs(tmp_path / "column.npz").sites is None
+
+
+def test_what_was_handled_is_counted_without_names():
+    handled = {
+        "one": ["a.csv"], "two": ["a.csv", "b.csv"], "cut": ["a.csv, b.csv, c.csv and 4 more"],
+        "counts": ["3 subjects"], "rows": ["3 of 12 rows"], "people": ["12 graphs of 6 people"],
+    }  # fmt: skip
+    counts = {"one": ["1 file"], "two": ["2 files"], "cut": ["7 files"]}
+    assert count_handled(handled) == counts | {what: handled[what] for what in ("counts", "rows", "people")}

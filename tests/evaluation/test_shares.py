@@ -141,5 +141,7 @@ def test_shares_change_nothing_but_the_curve(study: ic.BrainGraphs, results: ic.
 def test_a_share_that_failed_is_no_failure_of_the_method(results: ic.Results) -> None:
     records = list(results.records.values())
     failed = {"job": {**records[0]["job"], "share": 0.2}, "reason": "ValueError: too few graphs"}
-    rows = tabulate(records, [failed]).rows
-    assert all(row.failed == 0 for row in rows)
+    table = tabulate(records, [failed])
+    assert all(row.failed == 0 for row in table.rows)
+    [sentence] = ic.Results(table, {}).left_out
+    assert records[0]["job"]["method"] in sentence and "20%" in sentence and "too few graphs" in sentence

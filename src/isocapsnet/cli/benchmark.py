@@ -120,6 +120,8 @@ def sweep(data: str | None, **options: Any) -> None:
         return
     console = make_console()
     console.print(sweep_table(results.sweep, f"{escape(options['method'])}, {describe_protocol(results)}"))
+    for sentence in results.left_out:
+        console.print(escape(sentence), soft_wrap=True)
     console.print(f"Results: {escape(str(options['out']))}/sweep.csv, results.csv, results.json")
 
 

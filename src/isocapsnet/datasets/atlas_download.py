@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from isocapsnet._packages import importing
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.datasets.archive import cache_folder, replacing
 from isocapsnet.datasets.atlas import Atlas, atlas_of_table
@@ -82,10 +83,8 @@ def _make_schaefer(n_parcels: int, n_networks: int, folder: Path) -> pd.DataFram
 
 def _fetch_with_nilearn(function: str, folder: Path, **options: Any) -> Any:
     """Call a fetcher of nilearn, which checks what it downloads."""
-    try:
+    with importing("This atlas is downloaded by nilearn", "data"):
         from nilearn import datasets
-    except ImportError as error:
-        raise InputError("This atlas is downloaded by nilearn; install isocapsnet[data].") from error
     try:
         return getattr(datasets, function)(data_dir=str(folder), verbose=0, **options)
     except OSError as error:  # which errors of requests are

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from isocapsnet._packages import importing
 from isocapsnet._state import Expected, State, Stateful, check_positive, check_truth
 from isocapsnet._validation import InputError, check_number, check_option, off_diagonal
 from isocapsnet.datasets.fields import check_series
@@ -30,6 +31,8 @@ class TimeSeriesConnectivity(Stateful, GraphOutputMixin, BaseEstimator):
     kind : {"correlation", "partial correlation", "covariance", "precision", "tangent"}
         "tangent" is relative to a reference that is fitted on the training subjects.
     """
+
+    packages: ClassVar = {"nilearn": "data"}
 
     def __init__(self, kind: str = "correlation") -> None:
         self.kind = kind
@@ -79,6 +82,8 @@ class TangentSpace(GraphTransformer):
         points than regions a correlation matrix is singular, and the tangent space needs positive definite ones.
         Nodes without signal (rows of zeros) count as uncorrelated nodes of mean variance.
     """
+
+    packages: ClassVar = {"nilearn": "data"}
 
     def __init__(self, shrinkage: float = 0.3) -> None:
         self.shrinkage = shrinkage
@@ -254,9 +259,7 @@ class SignedEdges(GraphTransformer):
         check_option("policy", self.policy, ("absolute", "positive", "negative"))
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
-        if self.policy == "absolute":
-            return np.abs(X)
-        return np.maximum(X if self.policy == "positive" else -X, 0)
+        return np.abs(X) if self.policy == "absolute" else np.maximum(X if self.policy == "positive" else -X, 0)
 
 
 class _GivenCovariance(BaseEstimator):
@@ -268,10 +271,8 @@ class _GivenCovariance(BaseEstimator):
 
 
 def _nilearn_measure(**arguments: Any) -> Any:
-    try:
+    with importing("Connectivity and tangent space need nilearn", "data"):
         from nilearn.connectome import ConnectivityMeasure
-    except ImportError as error:
-        raise InputError("Connectivity and tangent space need nilearn; install isocapsnet[data].") from error
     return ConnectivityMeasure(**arguments)
 
 
@@ -281,8 +282,7 @@ def _measure(kind: str, series: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def _without_diagonal(graphs: NDArray[Any]) -> NDArray[Any]:
-    nodes = np.arange(graphs.shape[1])
-    graphs[:, nodes, nodes] = 0
+    graphs[:, np.eye(graphs.shape[1], dtype=bool)] = 0
     return graphs
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.archive import replacing
 
@@ -33,11 +34,9 @@ class RemoteFile:
 
 def download(file: RemoteFile, folder: Path, progress: Progress | None = None) -> Path:
     """Return the local path of a file, downloading it into ``folder`` unless it is there and intact."""
-    try:
+    with importing("Downloading datasets needs pooch", "data"):
         import pooch
         import requests
-    except ImportError as error:
-        raise InputError("Downloading datasets needs pooch; install isocapsnet[data].") from error
 
     target = folder / file.path
     checksum = file.checksum or _recorded(folder).get(file.path)

@@ -30,6 +30,18 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def count_graphs(graphs: NDArray[Any] | None, series: Sequence[NDArray[Any]] | None) -> int:
+    """The number of graphs, time series or both, which must agree."""
+    if graphs is None and series is None:
+        raise InputError("A dataset needs graphs or time series; neither was given.")
+    if graphs is not None and series is not None:
+        if len(series) != len(graphs):
+            raise InputError(f"There are {len(graphs)} graphs but {len(series)} time series.")
+        if series[0].shape[1] != graphs.shape[1]:
+            raise InputError(f"Graphs have {graphs.shape[1]} nodes but time series have {series[0].shape[1]}.")
+    return len(graphs) if graphs is not None else len(series or ())
+
+
 def check_texts(name: str, values: Any, n_graphs: int) -> NDArray[np.str_]:
     """One text per graph."""
     texts = np.array([str(value) for value in values], dtype=np.str_)
@@ -135,6 +147,12 @@ def find_spellings(names: Iterable[str]) -> tuple[str, str] | None:
         if (other := spellings.setdefault(" ".join(name.casefold().split()), name)) != name:
             return other, name
     return None
+
+
+def check_sites(names: Iterable[str]) -> None:
+    """Refuse two spellings of a site."""
+    if (two := find_spellings(names)) is not None:
+        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
 
 
 def decode(value: Any) -> Any:

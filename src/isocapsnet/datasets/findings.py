@@ -16,7 +16,7 @@ class Findings:
     """Everything noticed while reading: errors, warnings, what was mended and where, who was left out and why.
 
     ``refused`` are the errors by the source they are about, ``subjects`` the subject of each source, ``targets`` the
-    columns of a table that may have classes.
+    columns of a table that may have classes, ``identifiers`` what subjects are called if it is another name.
     """
 
     errors: list[str] = field(default_factory=list)
@@ -26,10 +26,16 @@ class Findings:
     refused: dict[str, list[str]] = field(default_factory=dict, repr=False)
     subjects: dict[str, str] = field(default_factory=dict, repr=False)
     targets: list[str] = field(default_factory=list, repr=False)
+    identifiers: dict[str, str] = field(default_factory=dict, repr=False)
 
     def handle(self, what: str, where: str) -> None:
         """Record that something was mended in one file."""
         self.handled.setdefault(what, []).append(where)
+
+    def identify(self, subjects: Iterable[str], names: Iterable[str]) -> None:
+        """Record the prefix of BIDS in names of subjects, which is no part of what they are compared by."""
+        pairs = zip(subjects, names, strict=True)
+        self.identifiers |= {subject: name for subject, name in pairs if name == f"sub-{subject}"}
 
     def refuse(self, source: str, sentence: str) -> None:
         """Note an error that would be gone without this source."""

@@ -39,6 +39,8 @@ class BrainGraphs:
         Names of the classes.
     subjects : sequence of str (n_graphs,), optional
         Unique identifiers; by default numbers.
+    identifiers : sequence of str (n_graphs,), optional
+        Subjects as their table or files call them, such as sub-01 for 01, for tables of predictions; not in the digest.
     sites : sequence of str (n_graphs,), optional
         Acquisition sites.
     covariates : DataFrame (n_graphs, n_covariates), optional
@@ -68,6 +70,7 @@ class BrainGraphs:
     labels: NDArray[np.int64]
     label_names: tuple[str, ...]
     subjects: NDArray[np.str_]
+    identifiers: NDArray[np.str_]
     sites: NDArray[np.str_] | None
     time_series: tuple[NDArray[Any], ...] | None
     atlas: Atlas | None
@@ -83,6 +86,7 @@ class BrainGraphs:
         *,
         label_names: Sequence[str] | None = None,
         subjects: Sequence[str] | NDArray[Any] | None = None,
+        identifiers: Sequence[str] | NDArray[Any] | None = None,
         sites: Sequence[str] | NDArray[Any] | None = None,
         covariates: pd.DataFrame | None = None,
         time_series: Sequence[ArrayLike] | None = None,
@@ -94,9 +98,7 @@ class BrainGraphs:
     ) -> None:
         graphs = None if adjacency is None else fields.read_only(check_graphs(adjacency, name="adjacency"))
         series = None if time_series is None else fields.check_series(time_series)
-        if graphs is None and series is None:
-            raise InputError("A dataset needs graphs or time series; neither was given.")
-        n_graphs = len(graphs) if graphs is not None else len(series or ())
+        n_graphs = fields.count_graphs(graphs, series)
         subject_ids = fields.check_subjects(range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
         codes, names = fields.check_codes(labels, label_names, n_graphs)
         self.__dict__.update(
@@ -105,6 +107,9 @@ class BrainGraphs:
             labels=fields.read_only(codes),
             label_names=names,
             subjects=subject_ids,
+            identifiers=fields.check_texts(
+                "identifiers", subject_ids if identifiers is None else identifiers, n_graphs
+            ),
             sites=None if sites is None else fields.check_texts("sites", sites, n_graphs),
             _covariates=None if covariates is None else fields.check_covariates(covariates, subject_ids),
             atlas=atlas,
@@ -113,11 +118,6 @@ class BrainGraphs:
             handled=MappingProxyType({what: tuple(where) for what, where in (handled or {}).items()}),
             name=name,
         )
-        if graphs is not None and series is not None:
-            if len(series) != n_graphs:
-                raise InputError(f"There are {n_graphs} graphs but {len(series)} time series.")
-            if series[0].shape[1] != self.n_nodes:
-                raise InputError(f"Graphs have {self.n_nodes} nodes but time series have {series[0].shape[1]}.")
         if atlas is not None and len(atlas) != self.n_nodes:
             raise InputError(f"Atlas {atlas.name!r} has {len(atlas)} nodes but the graphs have {self.n_nodes}.")
 
@@ -151,7 +151,8 @@ class BrainGraphs:
             return self.subset(np.arange(len(self))[selection])
         chosen = np.atleast_1d(np.asarray(selection))
         if chosen.dtype.kind == "U":
-            index = {subject: i for i, subject in enumerate(self.subjects.tolist())}
+            names = [*self.identifiers.tolist(), *self.subjects.tolist()]
+            index = {name: i % len(self) for i, name in enumerate(names)}
             if missing := [name for name in chosen.tolist() if name not in index]:
                 raise InputError(f"There is no subject {missing[0]!r}; the first is {str(self.subjects[0])!r}.")
             chosen = np.array([index[name] for name in chosen.tolist()])
@@ -235,7 +236,7 @@ class BrainGraphs:
 
     def replace(self, **changes: Any) -> Self:
         """A copy with ``changes`` of constructor arguments."""
-        names = inspect.signature(type(self)).parameters
+        names = {*inspect.signature(type(self)).parameters} - ({"identifiers"} if "subjects" in changes else set())
         return type(self)(**{name: getattr(self, name) for name in names} | changes)
 
     def subset(self, selection: ArrayLike, *, reason: str | None = None) -> Self:
@@ -263,6 +264,7 @@ class BrainGraphs:
             adjacency=None if self.adjacency is None else self.adjacency[rows],
             labels=self.labels[index],
             subjects=self.subjects[index],
+            identifiers=self.identifiers[index],
             sites=None if self.sites is None else self.sites[index],
             covariates=None if covariates is None else covariates.iloc[index],
             time_series=None if self.time_series is None else [self.time_series[i] for i in index],
@@ -281,8 +283,7 @@ class BrainGraphs:
     def load(cls, path: str | Path, *, read_limit: int | None = None) -> Self:
         """Open ``path``, which :meth:`save` wrote.
 
-        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` is that
-        of :func:`~isocapsnet.datasets.readers.load_graphs`.
+        Large arrays are memory-mapped; the digest is checked with the passport. ``read_limit`` as in ``load_graphs``.
         """
         path = Path(path)
         arrays = read_archive(path, ReadLimit(read_limit), own=True)

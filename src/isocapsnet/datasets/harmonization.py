@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from isocapsnet._packages import importing
 from isocapsnet._safe_text import list_some
 from isocapsnet._state import State, check_arrays, check_names, check_positive
 from isocapsnet._validation import InputError, check_graphs, check_option, off_diagonal
@@ -95,6 +96,7 @@ class SiteHarmonizer(GraphTransformer):
         What is added for each coded covariate.
     """
 
+    packages: ClassVar = {"combatlearn": "harmonize"}
     on_edges, shifts_edges = "linear", True
     __metadata_request__fit: ClassVar = {"sites": True, "covariates": True}
     __metadata_request__transform: ClassVar = {"sites": True, "covariates": True}
@@ -227,9 +229,7 @@ def _check_sites(sites: Any, n_graphs: int) -> NDArray[np.str_]:
 
 
 def _make_combat(sites: NDArray[np.str_], covariates: pd.DataFrame | None) -> Any:
-    try:
+    with importing("Site harmonisation needs combatlearn", "harmonize"):
         from combatlearn import ComBat
-    except ImportError as error:
-        raise InputError("Site harmonisation needs combatlearn; install isocapsnet[harmonize].") from error
     method = "johnson" if covariates is None else "fortin"
     return ComBat(batch=pd.Series(sites), continuous_covariates=covariates, method=method)

@@ -4,10 +4,14 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
+
+if TYPE_CHECKING:
+    from isocapsnet.datasets.findings import Findings
 
 Tokens = tuple[str, ...]
 
@@ -75,6 +79,40 @@ def list_scans(names: Sequence[str]) -> str:
 def spelling_key(subject: str) -> Tokens:
     """What all spellings of an identifier share: sub-01, 1 and SUB-1. It is different for each scan of a person."""
     return tokenize(subject.lower().removeprefix("sub-").replace("sub-", "sub_"))
+
+
+def check_unique(subjects: Sequence[str], sources: Sequence[str], findings: "Findings") -> None:
+    """Refuse a subject who occurs twice, also in two spellings; several scans of a person are on record."""
+    if "" in subjects:
+        findings.errors.append(f"{sources[subjects.index('')].rstrip(' ')} has no identifier; give it one.")
+    spellings: dict[Any, list[int]] = {}
+    for index, subject in enumerate(subjects):
+        spellings.setdefault(spelling_key(subject) or subject, []).append(index)
+    for indices in (several for several in spellings.values() if len(several) > 1):
+        names = list(dict.fromkeys(subjects[i] for i in indices))
+        where = list(dict.fromkeys(sources[i] for i in indices))
+        if len(names) > 1:
+            findings.errors.append(f"{list_some(list(map(repr, names)), 3)} are spellings of one subject; keep one.")
+            continue
+        problem = f"Subject {names[0]!r} has {len(indices)} matrices"
+        paths = [PurePosixPath(source) for source in where]
+        if len(where) > 1 and len({path.name for path in paths}) == 1:  # select= would leave out a whole folder
+            own = " and ".join(f"{path.parent.name}_{path.name}" for path in paths[:2])
+            findings.errors.append(
+                f"{problem} ({', '.join(where[:3])}), and identifiers must differ. If these are several people, rename "
+                f"the files, such as {own}; if they are one person, keep one file."
+            )
+            continue
+        if len(where) > 1:  # of several files, one can be chosen
+            problem += f" ({', '.join(where[:3])}); choose one with select= by a part of its file name"
+        findings.errors.append(f"{problem}, or keep one of them.")
+    n_persons = len({*find_persons(subjects)})
+    if n_persons < len(spellings):
+        findings.handle("several graphs of one person, by the names", f"{len(spellings)} graphs of {n_persons} people")
+        findings.warnings.append(
+            f"The {len(spellings)} graphs are of {n_persons} people by their names; a person is never in training and "
+            "test at once."
+        )
 
 
 def read_list(path: str | Path) -> list[str]:

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # 4 MB of float32: small enough for the processor's cache, so that the passes over one chunk cost one read.
 _CHUNK_VALUES = 1_000_000
 _LISTED = 8
+# The end of a list of names that is cut, and counts: "3 subjects", "3 of 12 rows", "12 graphs of 6 people".
+_MORE = re.compile(r" and (\d+) more$")
+_COUNT = re.compile(r"\d+ ((\w+ )?of \d+ )?[a-z]+")
 
 
 def make_passport(data: "BrainGraphs") -> dict[str, Any]:
@@ -83,6 +87,16 @@ def format_passport(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("excluded", f"and {len(excluded) - _LISTED} more; see the passport's exclusions"))
     lines += [("handled", f"{what}: {list_some(where, _LISTED)}") for what, where in passport["handled"].items()]
     return [(what, str(value)) for what, value in lines if value]
+
+
+def count_handled(handled: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What was handled to how often: counts as they are, and the number of names, which may be those of subjects."""
+    counted = {}
+    for what, where in handled.items():
+        n_names = sum(text.count(", ") + 1 + int(more[1] if (more := _MORE.search(text)) else 0) for text in where)
+        names = "1 file" if n_names == 1 else f"{n_names} files"
+        counted[what] = list(where) if all(map(_COUNT.fullmatch, where)) else [names]
+    return counted
 
 
 def _digest_header(data: "BrainGraphs") -> bytes:

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.atlas import (
     Atlas,
@@ -27,10 +26,10 @@ from isocapsnet.datasets.atlas import (
     layout_of,
     load_atlas,
 )
-from isocapsnet.datasets.fields import encode_labels, missing_words, select_folds
+from isocapsnet.datasets.fields import check_sites, encode_labels, missing_words, select_folds
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.graphs import BrainGraphs
-from isocapsnet.datasets.identifiers import find_persons, read_list, spelling_key
+from isocapsnet.datasets.identifiers import check_unique, read_list
 from isocapsnet.datasets.isolation import ReadLimit
 from isocapsnet.datasets.mending import mend_and_align, mend_covariates
 
@@ -186,7 +185,7 @@ def assemble(
         subjects = _take(subjects, kept)
     if not len(subjects) and not findings.errors:
         findings.errors.append(f"{name or 'The data'}: no subject is left to read.")
-    _check_unique(subjects, sources, findings)
+    check_unique(subjects, sources, findings)
     may_mirror = is_directed is None and not (options.like is not None and options.like.directed)
     matrices, common_names = mend_and_align(
         matrices,
@@ -210,6 +209,7 @@ def assemble(
         codes,
         label_names=label_names,
         subjects=subjects,
+        identifiers=[findings.identifiers.get(subject, subject) for subject in subjects],
         sites=sites,
         covariates=None if covariates is None else mend_covariates(covariates, findings),
         time_series=list(matrices) if is_series else None,
@@ -240,6 +240,8 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
         names = None if data.atlas is None else data.atlas.node_names
         changes["atlas"] = fit_atlas(load_atlas(options.atlas), names, data.n_nodes)
     data = data.replace(**changes) if changes else data
+    if data.sites is not None:
+        check_sites(np.unique(data.sites).tolist())
     findings.handled |= {what: list(where) for what, where in data.handled.items()}
     findings.exclusions |= data.exclusions
     if options.exclude:
@@ -250,32 +252,6 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
 
 def _take(values: Any, index: NDArray[np.int64]) -> Any:
     return None if values is None else [values[i] for i in index]
-
-
-def _check_unique(subjects: Sequence[str], sources: Sequence[str], findings: Findings) -> None:
-    """Refuse a subject who occurs twice, also in two spellings; several scans of a person are on record."""
-    if "" in subjects:
-        findings.errors.append(f"{sources[subjects.index('')].rstrip(' ')} has no identifier; give it one.")
-    spellings: dict[Any, list[int]] = {}
-    for index, subject in enumerate(subjects):
-        spellings.setdefault(spelling_key(subject) or subject, []).append(index)
-    for indices in (several for several in spellings.values() if len(several) > 1):
-        names = list(dict.fromkeys(subjects[i] for i in indices))
-        where = list(dict.fromkeys(sources[i] for i in indices))
-        if len(names) > 1:
-            findings.errors.append(f"{list_some(list(map(repr, names)), 3)} are spellings of one subject; keep one.")
-            continue
-        problem = f"Subject {names[0]!r} has {len(indices)} matrices"
-        if len(where) > 1:  # of several files, one can be chosen
-            problem += f" ({', '.join(where[:3])}); choose one with select= by a part of its file name"
-        findings.errors.append(f"{problem}, or keep one of them.")
-    n_persons = len({*find_persons(subjects)})
-    if n_persons < len(spellings):
-        findings.handle("several graphs of one person, by the names", f"{len(spellings)} graphs of {n_persons} people")
-        findings.warnings.append(
-            f"The {len(spellings)} graphs are of {n_persons} people by their names; a person is never in training and "
-            "test at once."
-        )
 
 
 def _encode(

@@ -31,6 +31,8 @@ def to_arrays(data: "BrainGraphs") -> dict[str, NDArray[Any]]:
     if data.time_series is not None:
         arrays["time_series"] = np.concatenate(data.time_series)
         arrays["time_series_lengths"] = np.array([len(series) for series in data.time_series])
+    if not np.array_equal(data.identifiers, data.subjects):
+        arrays["identifiers"] = data.identifiers
     if data.sites is not None:
         arrays["sites"] = data.sites
     if (covariates := data.covariates) is not None:
@@ -65,7 +67,11 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
     metadata = _read_metadata(arrays, where)
     columns = {k.removeprefix(_COVARIATE): v for k, v in arrays.items() if k.startswith(_COVARIATE)}
     networks = {name: array for name, array in arrays.items() if name.startswith(_NETWORKS)}
-    lists = {name: arrays.get(name) for name in ("labels", "subjects", "sites", "node_names")} | columns | networks
+    lists = (
+        {name: arrays.get(name) for name in ("labels", "subjects", "identifiers", "sites", "node_names")}
+        | columns
+        | networks
+    )
     for name, array in lists.items():
         kinds = "iu" if name == "labels" else "Uf" if name in columns else "U"
         is_wrong = name in ("labels", "subjects") if array is None else array.ndim != 1 or array.dtype.kind not in kinds
@@ -79,6 +85,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[dict[st
         "labels": arrays["labels"],
         "label_names": metadata["label_names"],
         "subjects": arrays["subjects"],
+        "identifiers": arrays.get("identifiers"),
         "sites": arrays.get("sites"),
         "covariates": pd.DataFrame(columns) if columns else None,
         "time_series": _split_series(arrays, where),

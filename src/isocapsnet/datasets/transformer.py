@@ -1,5 +1,7 @@
 """The contract every transformer of graphs keeps."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,6 +17,8 @@ class GraphOutputMixin(TransformerMixin):
     """A transformer to graphs ``(n_graphs, n_nodes, n_nodes)``, which stay arrays: a table has two dimensions."""
 
     n_nodes_in_: int
+    #: Modules that it needs, with the extras that install them: ``{"nilearn": "data"}``.
+    packages: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: What becomes of an edge. "linear": its value times a number, plus what sites and covariates explain; "monotone":
     #: a non-decreasing function of its value; "edgewise": a function of its value; "mixed": a function of all edges.
     on_edges: ClassVar[Literal["linear", "monotone", "edgewise", "mixed"]] = "mixed"

@@ -3,7 +3,8 @@
 import pkgutil
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,13 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from isocapsnet._packages import MissingPackageError
 from isocapsnet._stages import enter_stage
+from isocapsnet.evaluation.failures import describe_failure
 from isocapsnet.evaluation.inner_scores import InnerScores, name_fold
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
 from isocapsnet.evaluation.protocol import Folds, Protocol, inner_folds
 from isocapsnet.evaluation.samples import Samples
 from isocapsnet.evaluation.search import SEARCHES, count_fits, race
+
+#: What is left out of a search without inner folds.
+_ANY_SETTING = "any other setting than the defaults"
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -81,6 +87,11 @@ class Fitter:
         Unlabelled subjects that the estimator is given, too.
     seed : int
         Of the estimator.
+
+    Attributes
+    ----------
+    left_out : dict
+        What the last search could not try, such as "transform=tangent", to the first reason.
     """
 
     def __init__(
@@ -95,6 +106,7 @@ class Fitter:
         self.factory, self.parameters, self.seed = factory, parameters, seed
         self.preparation, self.samples, self.extra = preparation, samples, extra
         self._chooses_transform = bool(preparation.choices)
+        self.left_out: dict[str, str] = {}
 
     def search(
         self,
@@ -112,15 +124,18 @@ class Fitter:
         few subjects for inner folds. ``scores`` are those of earlier inner fits; new ones are added.
         """
         settings: dict[str, Any] = {}
+        self.left_out = {}
         folds = inner_folds(labels, groups, protocol.inner_folds, seed("inner folds")) if space else []
-        if folds:
+        if space and not folds:
+            _leave_out(_ANY_SETTING, "a class has too few training subjects for inner folds", self.left_out)
+        elif folds:
             defaults = build_estimator(self.factory, self.parameters, seed=0).get_params()
             defaults |= {TRANSFORM: NO_TRANSFORM} if self._chooses_transform else {}
             candidates = list_candidates(space, defaults, protocol.n_candidates, seed("candidates"))
             # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the
             # network of the paper alone, which is what its search is about.
             fit = partial(self.fit, calibrate=False) if "calibrate" in defaults else self.fit
-            how = protocol.search, scores
+            how = protocol.search, scores, self.left_out
             settings = tune(candidates, folds, fit, self.preparation, self.samples, train, labels, *how)
         self.preparation = self.preparation.settle(settings)
         return settings
@@ -143,23 +158,38 @@ def tune(
     labels: NDArray[Any],
     search: str = "exhaustive",
     scores: InnerScores | None = None,
+    left_out: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """The candidate that a search chooses by ROC AUC in the inner folds of ``train``; the first is the default setting.
 
     ``fit(settings, graphs, labels)`` returns a fitted estimator. A candidate may name a choice of ``preparation``. One
     that raises ValueError (a kernel larger than the graph, Fisher's z of what are no correlations) or ArithmeticError
-    (a training that diverges) is left out; if all do, the first error is raised. Inner folds of one class are skipped;
+    (a training that diverges) is left out with a warning, and added to ``left_out`` with the reason; if all do, the
+    first error is raised. A package that is not installed is always an error. Inner folds of one class are skipped;
     without any other the first candidate is taken. Fits whose scores are in ``scores`` are not repeated, and the scores
     of others are added.
     """
     folds = [(inside, outside) for inside, outside in folds if len(np.unique(labels[outside])) > 1]
+    skipped = {} if left_out is None else left_out
     if not folds:
+        _leave_out(_ANY_SETTING, "every inner fold holds out one class", skipped)
         return dict(candidates[0])
     reasons: list[Exception] = []
     n_fits, n_most = 0, count_fits(search, len(candidates), len(folds))
     classes = np.unique(labels)
     chosen = [settings.get(TRANSFORM, NO_TRANSFORM) for settings in candidates]
     kept = InnerScores() if scores is None else scores
+
+    @contextmanager
+    def trying(settings: Mapping[str, Any]) -> Iterator[None]:
+        try:
+            yield
+        except MissingPackageError:
+            raise
+        except (ValueError, ArithmeticError) as error:
+            reasons.append(error)
+            what = ", ".join(f"{name}={value}" for name, value in settings.items()) or "the defaults"
+            _leave_out(what, describe_failure(error)["reason"].removeprefix("InputError: "), skipped)
 
     def score(column: int, rows: list[int]) -> list[float]:
         nonlocal n_fits
@@ -173,24 +203,19 @@ def tune(
         prepared = preparation.fit(samples, train[inside], labels[inside]), preparation.apply(samples, train[outside])
         truth = np.searchsorted(classes, labels[outside])
         for name in dict.fromkeys(chosen[row] for row in missing):
-            try:
+            transformed = None
+            with trying({TRANSFORM: name}):
                 graphs = preparation.choose(name, prepared[0], labels[inside])
-                held_out = preparation.apply_choice(prepared[1])
-            except ValueError as reason:
-                warnings.warn(f"The search did not try the transform {name} in an inner fold: {reason}", stacklevel=4)
-                reasons.append(reason)
+                transformed = graphs, preparation.apply_choice(prepared[1])
+            if transformed is None:
                 continue
             for row in (row for row in missing if chosen[row] == name):
                 n_fits += 1
                 enter_stage("search", n_fits, n_most)
                 began = time.perf_counter()
-                try:
-                    estimator = fit(candidates[row], graphs, labels[inside])
-                    areas[row] = roc_auc(truth, predict_probabilities(estimator, held_out, classes))
-                except (ValueError, ArithmeticError) as reason:
-                    warnings.warn(f"The search left out a candidate in an inner fold: {reason}", stacklevel=4)
-                    reasons.append(reason)
-                else:
+                with trying(candidates[row]):
+                    estimator = fit(candidates[row], transformed[0], labels[inside])
+                    areas[row] = roc_auc(truth, predict_probabilities(estimator, transformed[1], classes))
                     kept.add(candidates[row], fold, areas[row], time.perf_counter() - began)
         return list(areas.values())
 
@@ -201,6 +226,13 @@ def tune(
     if best is None:
         raise reasons[0]
     return dict(candidates[best])
+
+
+def _leave_out(what: str, reason: str, left_out: dict[str, str]) -> None:
+    """Note what a search cannot try; the first reason counts."""
+    if what not in left_out:
+        left_out[what] = reason
+        warnings.warn(f"The search could not try {what}: {reason}", stacklevel=4)
 
 
 def as_tuples(value: Any) -> Any:

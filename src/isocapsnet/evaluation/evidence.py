@@ -52,6 +52,8 @@ class Summary:
     sites: Mapping[str, Any] | None
     versions: tuple[tuple[str, str], ...]
     share: float = 1.0
+    #: What the search could not try, with the reasons.
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = None) -> Summary:
@@ -84,6 +86,7 @@ def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = Non
         sites=sites,
         versions=_shared(tuple(record.get("versions", {}).items())),
         share=share,
+        left_out=record.get("left_out", {}) if is_plain else {},
     )
 
 
@@ -122,6 +125,8 @@ class Evidence:
     shares: dict[float, dict[FoldIndex, FoldArea]] = field(default_factory=dict)
     null: dict[int, dict[FoldIndex, float]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
+    #: The share and the reason of each failed job of the learning curve.
+    curve_gaps: list[tuple[float, str]] = field(default_factory=list)
     jobs: int = 0
 
     def add(self, summary: Summary) -> None:

@@ -197,8 +197,8 @@ def run_job(task: Task) -> dict[str, Any]:
     """Fit on the training subjects, predict the test subjects, return the record.
 
     The record is JSON: the job and its key, the fold (:func:`describe_fold`), class probabilities, the settings chosen
-    by tuning, seconds, peak memory in bytes, versions. The estimator is given training data only; test labels are
-    looked up after it has predicted.
+    by tuning, what tuning could not try with the reasons, seconds, peak memory in bytes, versions. The estimator is
+    given training data only; test labels are looked up after it has predicted.
     """
     job, samples, fold = task.job, task.source.load(), find_fold(task)
     fitter = make_fitter(task, fold)
@@ -221,6 +221,7 @@ def run_job(task: Task) -> dict[str, Any]:
         **describe_fold(samples, job),
         "probabilities": outcome.probabilities.tolist(),
         "settings": settings,
+        **({"left_out": fitter.left_out} if fitter.left_out else {}),
         "seconds": {"tune": tuning, **outcome.seconds},
         "peak_memory": memory,
         "versions": versions(),

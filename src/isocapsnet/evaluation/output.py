@@ -160,8 +160,12 @@ def _method_json(row: MethodResult) -> dict[str, Any]:
         "p_chance": row.p_chance,
         "verdict": row.verdict,
         "is_best": row.is_best,
+        "left_out": {what: {"folds": count, "reason": reason} for what, (count, reason) in row.left_out.items()},
         "covariates": row.covariates,
         "not_better_than": row.not_better_than,
+        "curve_gaps": {
+            str(share): {"jobs": count, "reason": reason} for share, (count, reason) in row.curve_gaps.items()
+        },
         "learning_curve": [point._asdict() | {"area": point.area._asdict()} for point in row.curve],
         "audit": None if row.audit is None else asdict(row.audit) | {"difference": row.audit.difference._asdict()},
     }

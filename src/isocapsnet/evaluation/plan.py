@@ -1,6 +1,7 @@
 """A benchmark as a list of tasks."""
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from isocapsnet._packages import check_packages
 from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.evaluation.comparisons import CONSTANT
 from isocapsnet.evaluation.jobs import Job, Task, method_label
@@ -45,11 +47,37 @@ class MethodSpec:
     is_multiclass: bool = True
     #: What the estimator is given: "graphs", or "covariates" as :attr:`Plan.covariates` codes them.
     input: str = "graphs"
+    #: Modules that the estimator needs, with the extras that install them.
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         """The name of the method in tables, with its parameters."""
         return method_label(self.name, self.parameters)
+
+
+def keep_suitable(
+    methods: tuple[MethodSpec, ...], n_classes: int, *, named: bool, runs_here: bool = True
+) -> tuple[MethodSpec, ...]:
+    """The methods that take this many classes and, if they run here, have the packages that they need.
+
+    Others are refused if they were named, and else left out with a warning.
+    """
+    kept = []
+    for method in methods:
+        try:
+            if n_classes > 2 and not method.is_multiclass:
+                sentence = f"{method.label} takes two classes, but the data have {n_classes}"
+                raise InputError(f"{sentence}; leave it out of methods=." if named else f"{sentence}.")
+            if runs_here:
+                check_packages(method.label, method.packages)
+        except InputError as reason:
+            if named:
+                raise
+            warnings.warn(f"A method is left out: {reason}", stacklevel=2)
+        else:
+            kept.append(method)
+    return tuple(kept)
 
 
 @dataclass(frozen=True)

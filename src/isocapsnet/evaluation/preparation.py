@@ -2,7 +2,7 @@
 
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._packages import check_packages
 from isocapsnet._state import Stateful
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.samples import Samples
@@ -164,6 +165,12 @@ def metadata_for(
 def make_transformer(step: Step) -> Any:
     """The transformer of a step, not fitted."""
     return pkgutil.resolve_name(step.factory)(**step.parameters)
+
+
+def check_installed(steps: Iterable[Step]) -> None:
+    """Refuse steps that need packages which are not installed here."""
+    for step in steps:
+        check_packages(step.name, getattr(pkgutil.resolve_name(step.factory), "packages", {}))
 
 
 def _check_declared(step: Step, transformer: Any) -> None:

@@ -48,8 +48,9 @@ def seal(content: Mapping[str, Any]) -> Record:
 
 def check_record(content: Any) -> Record:
     """A sealed record without its seal, or DamagedError."""
-    has_sites = isinstance(content, dict) and "sites" in content
-    record, job = _open(content, _RECORD | ({"sites": dict} if has_sites else {}))
+    optional = {name: dict for name in ("sites", "left_out") if isinstance(content, dict) and name in content}
+    has_sites = "sites" in optional
+    record, job = _open(content, _RECORD | optional)
     keeps_sites = PROTOCOLS[job.protocol["name"]].keeps_sites
     _require(has_sites == keeps_sites, "lacks its sites" if keeps_sites else "names sites, but its folds are not sites")
     n_classes, n_test = len(record["classes"]), len(record["test"])
@@ -66,6 +67,10 @@ def check_record(content: Any) -> Record:
     for name, value in record["settings"].items():
         is_offered = name in job.space and value in job.space[name]
         _require(is_offered, f"chose a setting {cut(name, 40)} that was not offered")
+    left_out = record.get("left_out", {})
+    texts = [*left_out, *left_out.values()]
+    is_short = _are(texts, str) and sum(map(len, texts)) <= _LONGEST_TEXT
+    _require(is_short, "says what its search left out in another way")
     _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
     times = list(record["seconds"].values())
     _require(_are(times, int | float) and 0 <= min(times) <= max(times) < _LONGEST_SECONDS, "has impossible times")

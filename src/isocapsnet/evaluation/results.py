@@ -23,6 +23,7 @@ from isocapsnet.evaluation.evidence import (
 )
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.naming import canonical_json
+from isocapsnet.evaluation.omissions import count_omissions
 from isocapsnet.evaluation.preparation import COVARIATES
 from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS, Procedure
 from isocapsnet.evaluation.shares import CurvePoint, learning_curve
@@ -71,6 +72,10 @@ class MethodResult:
     areas: Mapping[FoldIndex, FoldArea] = field(default_factory=dict, compare=False)
     #: ROC AUC by the share of the training subjects; empty if none but the whole was used.
     curve: Sequence[CurvePoint] = ()
+    #: What the searches could not try, such as "transform=tangent", to the number of folds and the first reason.
+    left_out: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    #: Shares of the learning curve whose jobs failed, to their number and the first reason.
+    curve_gaps: Mapping[float, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -125,9 +130,11 @@ def tabulate_summaries(
         if summary.share == 1:
             ratios.append(summary.ratio)
     for error in errors:
-        if error["job"].get("share", 1) < 1:
-            continue  # a point of a learning curve is missing; the method itself has not failed
-        failed = identify(error["job"])
+        failed, share = identify(error["job"]), error["job"].get("share", 1)
+        if share < 1:  # a gap in a learning curve; the method itself has not failed
+            if failed in evidence:
+                evidence[failed].curve_gaps.append((share, error["reason"]))
+            continue
         method = evidence.setdefault(failed, Evidence(failed, failed.label))
         method.jobs += 1
         method.failures[error["reason"]] += 1
@@ -238,6 +245,8 @@ def _summarise_method(method: Evidence, procedure: Procedure) -> MethodResult:
         covariates=method.method.covariates,
         areas=areas,
         curve=learning_curve({**method.shares, 1.0: areas}, procedure),
+        left_out=count_omissions(pair for fold in folds.values() for pair in fold.left_out.items()),
+        curve_gaps=count_omissions(method.curve_gaps),
     )
 
 

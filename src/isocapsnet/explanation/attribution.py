@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
+from isocapsnet._packages import importing
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.explanation.contrasts import margins
@@ -137,12 +138,9 @@ def margin_gradients(function: Margins, inputs: Tensor) -> Tensor:
 
 def _integrated_gradients(function: Margins, graphs: Tensor, mean: Tensor) -> Tensor:
     """Mean gradients of the margins on the path from the mean graph to each graph."""
-    try:
+    with importing("Integrated gradients need captum", "attribution", otherwise='or use method="gradient".'):
         from captum.attr import IntegratedGradients
-    except ImportError as error:
-        raise InputError(
-            "Integrated gradients need captum: pip install 'isocapsnet[attribution]', or use method=\"gradient\"."
-        ) from error
+
     n_contrasts = function(mean).shape[1]
     attributor = IntegratedGradients(function, multiply_by_inputs=False)
     parts = [

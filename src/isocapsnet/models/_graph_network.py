@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
 from isocapsnet.models._binarise import NegativeEdges
 from isocapsnet.models._encoder import EncoderClassifier
@@ -106,6 +107,7 @@ class GraphNeuralNetwork(EncoderClassifier):
     """A network whose nodes receive messages from their neighbours; its module starts with :class:`NodesAndEdges`."""
 
     version: ClassVar[int] = 3
+    packages: ClassVar = {"torch_geometric": "methods"}
 
     #: ``module(nodes_and_edges, n_classes, ...)``; its other arguments are parameters of the estimator.
     _module: ClassVar[type[nn.Module]]
@@ -133,10 +135,6 @@ class GraphNeuralNetwork(EncoderClassifier):
 
 def geometric_layers() -> Any:
     """PyTorch Geometric's layers, imported when a network is built."""
-    try:
+    with importing("Graph neural networks need PyTorch Geometric", "methods"):
         import torch_geometric.nn
-    except ImportError as error:
-        raise InputError(
-            'Graph neural networks need PyTorch Geometric; install it with pip install "isocapsnet[methods]".'
-        ) from error
     return torch_geometric.nn

@@ -20,7 +20,7 @@ from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_con
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._recording import free_for_recordings, recording_stream
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
-from isocapsnet.models._seeding import seeded
+from isocapsnet.models._seeding import pausing, seeded
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
 #: Class scores ``(n_graphs, n_classes)`` and codes ``(n_graphs,)`` of graphs that were held out of the training.
@@ -131,7 +131,7 @@ class NetworkClassifier(GraphClassifier):
         weights = class_weights(self.class_weight, self.classes_, codes)
         criterion = self._build_criterion(torch.as_tensor(weights, dtype=torch.float32)).to(graphs.device)
         with (
-            seeded(seed, graphs.device),
+            seeded(seed, graphs.device) as pause,
             # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
             torch.autograd.set_multithreading_enabled(False),
             repeatable_convolutions(),
@@ -154,7 +154,7 @@ class NetworkClassifier(GraphClassifier):
                 batch_size=self.batch_size,
                 max_epochs=self.max_epochs,
                 patience=self.patience,
-                callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
+                callbacks=[*self._own_callbacks(), *(pausing(callback, pause) for callback in self.callbacks or [])],
                 verbose=bool(self.verbose),
                 record=record,
             )
@@ -275,7 +275,7 @@ class NetworkClassifier(GraphClassifier):
         return np.asarray(softmax(self.temperature_ * self._scores(X), axis=1))
 
     def _build_stored(self, values: dict[str, Any]) -> nn.Module:
-        """The module of a model file with these values, before its weights are loaded."""
+        """The module of a model file with these values, on the meta device; its weights are loaded afterwards."""
         return self._build_module(self.n_nodes_in_, len(self.classes_))
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -289,10 +289,12 @@ class NetworkClassifier(GraphClassifier):
         self.scaler_ = InputScaler(check_truth("logarithm", logarithm), scale)
         self.temperature_, self.history_ = values["temperature"], [dict(epoch) for epoch in values["history"]]
         with torch.device("meta"):  # shapes only: a file may declare a module that is too large to build
-            plan = self._build_stored(values).state_dict()
+            self.module_ = self._build_stored(values)
+        plan = self.module_.state_dict()
         kinds = {name: torch.empty(0, dtype=tensor.dtype).numpy().dtype for name, tensor in plan.items()}
         check_arrays(arrays, {name: (kinds[name], tuple(tensor.shape)) for name, tensor in plan.items()})
-        with seeded(0):  # the weights are replaced below
-            self.module_ = self._build_stored(values)
-        self.module_.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        # No weights are drawn to be replaced, so a file is read while another thread trains. The copies of torch are
+        # aligned in memory as the weights of a training are, on which the last digits of a product depend.
+        weights = {name: torch.from_numpy(array).clone() for name, array in arrays.items()}
+        self.module_.load_state_dict(weights, assign=True)
         self.module_.to(resolve_device(self.device)).eval()

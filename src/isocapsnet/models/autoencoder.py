@@ -45,12 +45,19 @@ class EdgeEncoder(nn.Module):
         n_edges = count_edges(n_nodes, directed=directed)
         self.register_buffer("mean", torch.zeros(n_edges))
         self.register_buffer("deviation", torch.ones(n_edges))
-        edges = torch.empty(n_edges, dtype=torch.int64)  # positions in a flat adjacency matrix
-        if not edges.is_meta:
-            edges = torch.from_numpy(edge_ends(n_nodes, directed=directed) @ [n_nodes, 1])
-        self.register_buffer("edges", edges, persistent=False)
+        self._n_nodes, self._directed = n_nodes, directed
+        self.register_buffer("edges", torch.empty(n_edges, dtype=torch.int64), persistent=False)
+        self._number_edges()
+        # A module that is read from a file is on the meta device before.
+        self.register_load_state_dict_post_hook(EdgeEncoder._number_edges)
         self.layers = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise([n_edges, *hidden_sizes]))
         self.head = mlp([hidden_sizes[-1], *head_sizes, n_classes])
+
+    def _number_edges(self, *_: Any) -> None:
+        """Find the position of each edge in a flat adjacency matrix, unless the weights are on the meta device."""
+        if not self.mean.is_meta:
+            numbers = edge_ends(self._n_nodes, directed=self._directed) @ [self._n_nodes, 1]
+            self.edges = torch.from_numpy(numbers).to(self.mean.device)
 
     def select(self, graphs: Tensor) -> Tensor:
         """The edges of each graph: ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n_edges)``."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from isocapsnet._packages import importing
 from isocapsnet._state import Expected
 from isocapsnet._threads import one_thread
 from isocapsnet._validation import InputError
@@ -58,6 +59,7 @@ class RiemannClassifier(RepresentationMixin, GraphClassifier):
         Weights of what ``transform`` returns, minus ``centre_``, in the scores of the classes.
     """
 
+    packages: ClassVar = {"pyriemann": "methods"}
     _search_space: ClassVar = {"approach": ["tangent", "mdm"], "shrinkage": [0.05, 0.1, 0.3]}
     _state_values: ClassVar = {"bound": in_range(1)}
 
@@ -170,12 +172,8 @@ def _edges(X: NDArray[Any]) -> NDArray[np.float64]:
 
 def import_pyriemann() -> Any:
     """The geometry of pyRiemann."""
-    try:
+    with importing("RiemannClassifier needs pyRiemann 0.12 or later", "methods"):
         import pyriemann.geometry.distance
         import pyriemann.geometry.mean
         import pyriemann.geometry.tangentspace
-    except ImportError as error:
-        raise InputError(
-            'RiemannClassifier needs pyRiemann 0.12 or later; install it with pip install "isocapsnet[methods]".'
-        ) from error
     return pyriemann.geometry

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._validation import InputError
+from isocapsnet._packages import importing
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges
 from isocapsnet.models._graph_kernel import GraphKernelClassifier
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
@@ -63,6 +63,7 @@ class WLClassifier(GraphKernelClassifier):
 
     PRESETS: ClassVar = {"paper": {"head": "vote"}}
     # The density is chosen within fit.
+    packages: ClassVar = {"grakel": "methods"}
     _search_space: ClassVar = {
         "n_iterations": [1, 2, 3],
         "negative_edges": list(NEGATIVE_EDGES),
@@ -124,10 +125,8 @@ class WLClassifier(GraphKernelClassifier):
 
 def _subtree_kernel(n_iterations: int) -> Any:
     """GraKeL's kernel: the dot product of label counts over all iterations, normalised."""
-    try:
+    with importing("WLClassifier needs GraKeL", "methods"):
         from grakel.kernels import VertexHistogram, WeisfeilerLehman
-    except ImportError as error:
-        raise InputError('WLClassifier needs GraKeL; install it with pip install "isocapsnet[methods]".') from error
     return WeisfeilerLehman(n_iter=n_iterations, normalize=True, base_graph_kernel=VertexHistogram)
 
 

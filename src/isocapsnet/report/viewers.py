@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from isocapsnet._validation import InputError
+from isocapsnet._packages import importing
 from isocapsnet.report.content import Content
 from isocapsnet.report.evidence import Scene
 from isocapsnet.report.figures.brain import is_heavy_tailed
@@ -95,10 +95,8 @@ def _choose(graphs: "Reconstructions", budget: int) -> NDArray[np.int64]:
 @cache
 def cortex_outline() -> dict[str, Any]:
     """Both hemispheres of nilearn's fsaverage5, coarser and smoother: ``vertices`` in millimetres and ``triangles``."""
-    try:
+    with importing("The 3-D viewer needs nilearn", "plots"):
         from nilearn.datasets import load_fsaverage
-    except ImportError as error:
-        raise InputError('The 3-D viewer needs nilearn; run: pip install "isocapsnet[plots]"') from error
     surfaces = load_fsaverage("fsaverage5")
     halves = [
         _coarsen(surfaces["pial"].parts[side].coordinates, surfaces["sphere"].parts[side].coordinates)

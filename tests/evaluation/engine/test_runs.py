@@ -1,11 +1,13 @@
 """Whole runs: the same records wherever they are computed, failures contained, no leakage, interruption survived."""
 
+import errno
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -50,6 +52,7 @@ from isocapsnet.evaluation import (
     tabulate,
 )
 from isocapsnet.evaluation.artifacts import write_artifacts
+from isocapsnet.evaluation.engine.executors import Apart
 
 
 def _run(
@@ -84,6 +87,7 @@ def test_the_store_is_the_same_from_one_process_two_processes_a_pool_and_dask(tm
         "here": nullcontext(InProcessExecutor()),
         "one": local_executor(1),
         "two": local_executor(2),
+        "apart": local_executor(1, Apart(frozenset({"constant"}), 1)),
         "pool": ProcessPoolExecutor(1),
         "dask": dask_executor(n_workers=2),
     }
@@ -93,6 +97,30 @@ def test_the_store_is_the_same_from_one_process_two_processes_a_pool_and_dask(tm
     assert len(expected) == len(plan.tasks(tmp_path)) == 2 * 2 * 3 * 4
     for name in executors:
         assert _contents(tmp_path / name) == expected, name
+
+
+def test_methods_apart_have_processes_of_their_own(tmp_path: Path) -> None:
+    with local_executor(1, Apart(frozenset({"constant"}), 2)) as executor:
+        used = {task.job.label: executor.submit(_thread, task.to_json()) for task in _small_plan().tasks(tmp_path)}
+        threads = {label: future.result() for label, future in used.items()}
+    assert threads["constant"] != threads["linear"]
+
+
+def _thread(task: dict[str, Any]) -> str:
+    return threading.current_thread().name
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs flock")
+def test_a_file_system_without_locks_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.EBADF, "no locks here")  # as of an NFS
+
+    _run(_small_plan(), tmp_path / "with locks")
+    monkeypatch.setattr("isocapsnet._files.fcntl.flock", refuse)
+    with pytest.warns(UserWarning, match="cannot be locked") as caught:
+        _run(_small_plan(), tmp_path / "without")
+    assert sum("locked" in str(warning.message) for warning in caught) == 1
+    assert _contents(tmp_path / "without") == _contents(tmp_path / "with locks")
 
 
 def test_failures_of_every_kind_leave_the_others_alone_and_reach_the_table(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
 
@@ -23,11 +24,9 @@ def read_cifti(path: Path, limit: ReadLimit) -> tuple[NDArray[Any], list[str] | 
 
 def parse_cifti(path: Path, limit: ReadLimit) -> Parsed:
     """Values and names of parcels; runs in the isolated process."""
-    try:
+    with importing(f"{path.name} is a CIFTI file, which needs nibabel", "data"):
         import nibabel
-    except ImportError as error:
-        raise InputError(f"{path.name} is a CIFTI file; install isocapsnet[data] to read it.") from error
-    from nibabel.cifti2 import Cifti2Image, ParcelsAxis
+        from nibabel.cifti2 import Cifti2Image, ParcelsAxis
 
     image = nibabel.load(path)
     if not isinstance(image, Cifti2Image):

@@ -57,6 +57,7 @@ def read_edge_table(
     _check_unused(table, edges, options)
     id_column, first, second, weight = edges
     ids = clean_identifiers(table.column(id_column))
+    findings.identify(ids, table.column(id_column))
     rows_of: dict[str, list[int]] = {}
     for row, subject in enumerate(ids):
         if not subject:

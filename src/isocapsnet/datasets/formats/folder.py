@@ -130,7 +130,9 @@ def _identify(path: Path, name: str, folder: Path, participants: Participants | 
         if participants is not None and (row := participants.find(name)) is not None:
             return _Scan(path, name, source, participants.ids[row], row)
     stem = re.sub(r"\.(pconn|ptseries)$", "", name, flags=re.IGNORECASE)
-    return _Scan(path, name, source, entity(stem, "sub") or stem, None)
+    if subject := entity(stem, "sub"):
+        findings.identify([subject], [f"sub-{subject}"])
+    return _Scan(path, name, source, subject or stem, None)
 
 
 def _read_contents(scans: list[_Scan], options: ReadOptions, findings: Findings, limit: ReadLimit) -> list[_Scan]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._packages import importing
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import Parsed, ReadLimit, parse
@@ -25,10 +26,8 @@ def read_graphml(path: Path, limit: ReadLimit) -> tuple[NDArray[np.float64], lis
 
 def parse_graphml(path: Path, limit: ReadLimit) -> Parsed:
     """The matrix and node names of a GraphML file; runs in the isolated process."""
-    try:
+    with importing(f"{path.name} is GraphML, which needs defusedxml", "data"):
         from defusedxml import DefusedXmlException, ElementTree
-    except ImportError as error:
-        raise InputError(f"{path.name} is GraphML; install isocapsnet[data] to read it.") from error
     try:
         root = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, DefusedXmlException, LookupError, ValueError) as error:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import find_spellings, is_missing
+from isocapsnet.datasets.fields import check_sites, is_missing
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
@@ -40,6 +40,7 @@ def open_participants(
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
     findings.targets = participants.list_targets()
+    findings.identify(participants.ids, participants.table.column(participants.id_column))
     participants.merge_rows([column for column in columns_of(options) if column[:1] != "@"], findings)
     with findings.noting():
         participants.check_people(columns_of(options), options.exclude, findings)
@@ -98,8 +99,7 @@ def _clean_sites(values: Sequence[Any], findings: Findings) -> list[str]:
     sites = ["unknown" if is_missing(value) else _spell(value) for value in values]
     if n_missing := sum(map(is_missing, values)):
         findings.handle("missing site called 'unknown'", f"{n_missing} subjects")
-    if (two := find_spellings(sites)) is not None:
-        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
+    check_sites(sites)
     return sites
 
 
@@ -220,6 +220,7 @@ def _read_ids(
     elif options.participants is not None:
         table, column = _rows_in_order(n_graphs, options, limit), str(asked)
         ids, what = tuple(clean_identifiers(table.column(column))), f"column {asked!r} of {table.name}"
+        findings.identify(ids, table.column(column))
     else:
         names = f"it has {list_some(columns) or 'none'}, and there is no such file"
         raise InputError(f"{where} has no array {asked!r} of one value per graph; {names}.")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.isolation import DTYPE, Parsed, ReadLimit, parse
 
@@ -91,10 +92,8 @@ def _read_v5(path: Path, limit: ReadLimit) -> dict[str, Any]:
 
 
 def _read_hdf5(path: Path, limit: ReadLimit) -> dict[str, Any]:
-    try:
+    with importing(f"{path.name} is a MATLAB 7.3 file, which needs h5py", "data"):
         import h5py
-    except ImportError as error:
-        raise InputError(f"{path.name} is a MATLAB 7.3 file; install isocapsnet[data] to read it.") from error
 
     with h5py.File(path, "r") as file:
         variables = {}

@@ -61,7 +61,9 @@ def read_rows(source: Any, options: ReadOptions, findings: Findings, limit: Read
     columns = {key: as_array(where, cells) for key, cells in rows.columns.items() if cells is not ids}
     if ids is not None and options.subjects is not None:
         findings.handle("column read as subjects", str(options.subjects))
-    ids = None if ids is None else clean_identifiers(ids)
+    if ids is not None:
+        written, ids = ids, clean_identifiers(ids)
+        findings.identify(ids, written)
     cohort = find_cohort(where, len(graphs), columns, options, findings, limit, ids=ids)
     return assemble(
         graphs,

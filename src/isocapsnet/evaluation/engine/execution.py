@@ -1,5 +1,6 @@
 """Carry out a plan: what its results folder holds, what remains to run, and the table of both."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isocapsnet._files import can_lock
 from isocapsnet.evaluation.engine.runner import Outcome, load_finished, run_tasks
 from isocapsnet.evaluation.engine.stages import OnStage
 from isocapsnet.evaluation.engine.worker import Limits
@@ -59,6 +61,12 @@ class Execution:
         on_stage: OnStage | None = None,
     ) -> None:
         """Run the waiting tasks; see ``runner.run_tasks``."""
+        if any(task.inner_scores for task in self.waiting) and not can_lock(self.store.folder):
+            warnings.warn(
+                f"Files in {self.store.folder} cannot be locked: the file system does not support it. Several runs "
+                "that write to this folder at the same time may lose inner scores, and compute them again.",
+                stacklevel=2,
+            )
         self.store.remove_leftovers()
         self.store.set_aside_rejected()
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocapsnet._format import number
-from isocapsnet._validation import InputError
+from isocapsnet._packages import importing
 from isocapsnet.report.content import Content, ReportedMethod
 from isocapsnet.report.evidence import Scene
 from isocapsnet.report.figures import style
@@ -237,10 +237,8 @@ def _glass_brain(
     adjacency: NDArray[np.float64], line_width: float, **options: Any,
 ) -> Any:  # fmt: skip
     """nilearn's glass brain in ``box`` (left, bottom, width, height) of the figure; its axes by name of the view."""
-    try:
+    with importing("Glass brains need nilearn", "plots"):
         from nilearn.plotting import plot_connectome as draw
-    except ImportError as error:
-        raise InputError('Glass brains need nilearn; run: pip install "isocapsnet[plots]"') from error
     limit = float(np.abs(adjacency).max(initial=0.0)) or 1.0
     display = draw(
         (adjacency + adjacency.T) / 2,

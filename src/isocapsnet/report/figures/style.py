@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._validation import InputError
+from isocapsnet._packages import importing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,11 +64,9 @@ class MethodStyle(NamedTuple):
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw in the common style, as a context or a decorator; raise InputError if matplotlib is not installed."""
-    try:
+    """Draw in the common style, as a context or a decorator; raise MissingPackageError without matplotlib."""
+    with importing("Figures need matplotlib and nilearn", "plots"):
         import matplotlib
-    except ImportError as error:
-        raise InputError('Figures need matplotlib and nilearn; run: pip install "isocapsnet[plots]"') from error
     settings: Any = _STYLE  # matplotlib's own type lists every possible key
     with matplotlib.rc_context(settings):
         yield
