@@ -37,7 +37,7 @@ network = ic.fit(study, "isocapsnet[max_epochs=1]", out="model.safetensors")
 assert len(ic.predict("model.safetensors", study)) == 24
 
 needs = {{
-    "methods": lambda: ic.MODELS["wl"]().fit(planted.graphs, planted.labels),
+    "methods": lambda: ic.MODELS["riemann"]().fit(planted.graphs, planted.labels),
     "data": lambda: TangentSpace().fit(np.repeat(np.eye(8)[None], 4, axis=0)),
     "plots": lambda: results.report("report.html"),
     "cluster": lambda: ic.benchmark(study, ["linear"], out="other", **{{**options, "jobs": None}}, cluster="local:1"),
