@@ -152,7 +152,7 @@ def is_finished(run: Run, folder: Path, version: str) -> bool:
     return (folder / (f"{version}/1.md" if run.script else "sweep.csv" if run.param else "results.json")).exists()
 
 
-def write_section(run: Run, folder: Path, text: str, version: str) -> str:
+def write_section(run: Run, folder: Path, text: str, version: str, images: Path) -> str:
     """The page with the section of this run."""
     if run.script:
         parts = [rows.read_text().splitlines() for rows in sorted((folder / version).glob("*.md"))]
@@ -160,7 +160,7 @@ def write_section(run: Run, folder: Path, text: str, version: str) -> str:
         section = "\n".join(["", f"```\n{run.command()}\n```", "", *table])
     else:
         section = paper_tables.section_of(folder).split("\n", 1)[1]  # without its own title
-        section += reconstructions(folder) if run.param else ""
+        section += reconstructions(folder) + figures_of(run, images) if run.param else ""
     return paper_tables.put_section(text, run.name, f"<!-- version {version} -->\n## {run.title}\n{section}")
 
 
@@ -185,16 +185,33 @@ def reconstructions(folder: Path) -> str:
     return "\n".join(["", "", explanation, "", *lines]) if len(lines) > 2 else ""
 
 
+#: The figures of a sweep in its section: the end of the file's name, and what it shows.
+FIGURES = {
+    "kernel-size": "Accuracy, weighted F1 and ROC AUC for each k, beside chance and the constant answer",
+    "reconstruction": "Strongest edges, matrix and reconstructed matrix of one test subject of each class",
+}
+
+
 def draw(run: Run, folder: Path, images: Path) -> None:
-    """Table 2 as a plot and Figure 3, from the results of a sweep."""
+    """Table 2 as a plot and, for methods with a decoder, Figure 3, from the results of a sweep."""
     figures = folder / "figures"
     isocapsnet.open_results(folder).report(folder / "report.html", figures=figures)
-    name = run.name.removesuffix("_kernel_size").replace("_", "-")
-    wanted = {"sweep-kernel-size": "kernel-size", f"{run.methods[0]}-kernel-size-4-reconstruction": "reconstruction"}
+    sources = dict(zip(FIGURES, ("sweep-kernel-size", f"{run.methods[0]}-kernel-size-4-reconstruction"), strict=True))
     images.mkdir(parents=True, exist_ok=True)
-    for source, target in wanted.items():
+    for name, source in sources.items():
         if (figures / f"{source}.png").exists():
-            shutil.copyfile(figures / f"{source}.png", images / f"{name}-{target}.png")
+            shutil.copyfile(figures / f"{source}.png", images / image_name(run, name))
+
+
+def image_name(run: Run, figure: str) -> str:
+    """The file of a figure of a sweep."""
+    return f"{run.name.removesuffix('_kernel_size').replace('_', '-')}-{figure}.png"
+
+
+def figures_of(run: Run, images: Path) -> str:
+    """The figures of a sweep as Markdown."""
+    names = {image_name(run, figure): title for figure, title in FIGURES.items()}
+    return "".join(f"\n\n![{title}](images/{name})" for name, title in names.items() if (images / name).exists())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -230,9 +247,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         options.pages.mkdir(parents=True, exist_ok=True)
         text = page.read_text() if page.exists() else text  # a run takes long, and the page may have changed
-        page.write_text(write_section(run, folder, text, version))
         if run.param:
             draw(run, folder, options.pages / "images")
+        page.write_text(write_section(run, folder, text, version, options.pages / "images"))
         published.write(options.pages / "published.md", run.name, folder)
         print(f"{run.name}: written")
     for name in dict.fromkeys(absent):
