@@ -72,15 +72,12 @@ $(LOWEST)/.installed: pyproject.toml
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[dev]'
 	touch $@
 
-# The source distribution and the wheel in dist; the wheel has to work in an empty environment.
-EMPTY := build/empty
+# The source distribution and the wheel in dist; the wheel has to work in an empty environment, without extras and with
+# each of them. make dist EXTRAS=plots tries that one.
 dist: install
-	rm -rf dist $(EMPTY)
+	rm -rf dist build/empty
 	$(BIN)/python -m build --outdir dist .
-	$(PYTHON) -m venv $(EMPTY)
-	$(EMPTY)/bin/python -m pip install --quiet -c constraints.txt "$$(echo $(CURDIR)/dist/*.whl)[plots]"
-	cd $(EMPTY) && bin/isocapsnet benchmark planted --methods linear,constant --repeats 1 --out results
-	cd $(EMPTY) && bin/python -m isocapsnet report results
+	$(BIN)/python tests/packaging/wheel.py dist/*.whl build/empty $(EXTRAS)
 
 # The documentation site in docs/_build/html. Its packages are installed by this target alone.
 docs: $(VENV)/.docs-installed

@@ -47,6 +47,23 @@ def test_every_path_is_one_that_a_clone_has(page):
     assert [path for path in paths if not any((start / path).exists() for start in (*STARTS, page.parent))] == []
 
 
+def test_readme_says_what_the_table_of_hiv_dti_says():
+    """The table is written by `make results`; the sentence beside it in README is not."""
+    section = (ROOT / "docs/results.md").read_text(encoding="utf-8").partition("<!-- begin hiv_dti -->")[2]
+    section = section.partition("<!-- end hiv_dti -->")[0]
+    areas = re.findall(
+        r"^\| `([^`]+)` .*\| (0\.\d+) \[(0\.\d+), (0\.\d+)\] .*\| ([a-z ]+) \| -? *\|$", section, re.MULTILINE
+    )
+    assert {verdict for *_, verdict in areas} == {"not distinguishable from chance"}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    sentence = " ".join(re.search(r"- \*\*HIV-DTI\*\*.*?\n- ", readme, re.DOTALL)[0].split())
+    best, area, low, high, _ = max(areas, key=lambda row: float(row[1]))
+    power = re.search(r"80 % power begins at a ROC AUC of (0\.\d+)", section)[1]
+    facts = [f"{len(areas)} rows", f"{area} (`{best}`, 95 % interval {low} to {high})", f"needs {power}"]
+    facts += [f"Iso-CapsNet has {area}" for method, area, *_ in areas if method == "isocapsnet"]
+    assert [fact for fact in facts if fact not in sentence] == []
+
+
 def source_of(target):
     """The file that a page of the gallery is built from; any other file is its own source."""
     if target.parent.name != "gallery":

@@ -104,6 +104,9 @@ class _Description:
         source: str | None = None
         with suppress(OSError, TypeError):
             source = inspect.getsource(cls)
+        # From Python 3.13 on, these may be lines of another file: those of the main program.
+        if source is not None and not re.search(rf"^\s*class {cls.__name__}\b", source, re.MULTILINE):
+            source = None
         identity = [cls.__module__, cls.__qualname__, source]
         if is_installed(cls.__module__):
             return [*identity, _version_of(cls.__module__)]

@@ -18,7 +18,7 @@ from isocapsnet import __version__
 
 #: What an extra is for.
 EXTRAS = {
-    "methods": "graph neural networks, graph kernels, Riemannian methods",
+    "methods": "graph neural networks, Riemannian methods",
     "data": "downloads, atlases, NIfTI, GraphML and MATLAB 7.3 files",
     "plots": "figures and reports",
     "cluster": "benchmarks on a Dask cluster",

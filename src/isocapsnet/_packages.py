@@ -33,7 +33,7 @@ def importing(what: str, extra: str, otherwise: str = "") -> Iterator[None]:
 def check_packages(name: str, packages: Mapping[str, str], otherwise: str = "") -> None:
     """Refuse what ``name`` stands for if a package is not installed. Nothing is imported.
 
-    ``packages`` are modules with their extras: ``{"grakel": "methods"}``.
+    ``packages`` are modules with their extras: ``{"pyriemann": "methods"}``.
     """
     for module, extra in packages.items():
         spec = None

@@ -75,7 +75,7 @@ def test_a_missing_package_is_an_error_of_its_own() -> None:
         ("nilearn", {"choose_transform": "fisher-z,tangent"}),
         ("nilearn", {"transform": "tangent"}),
         ("combatlearn", {"harmonize": True}),
-        ("grakel", {"methods": ["wl"]}),
+        ("pyriemann", {"methods": ["riemann"]}),
         ("pyriemann", {"methods": ["linear", ic.MODELS["riemann"]()]}),
         ("torch_geometric", {"methods": "gcn[n_layers=1],linear"}),
         ("distributed", {"cluster": "local:1", "jobs": None}),
@@ -92,10 +92,10 @@ def test_what_needs_a_missing_package_is_refused_before_the_run(
 
 def test_time_series_and_fits_are_refused_as_well(without: Any, tmp_path: Path) -> None:
     without("nilearn")
-    without("grakel")
+    without("pyriemann")
     with pytest.raises(MissingPackageError, match="nilearn"):
         ic.benchmark(make_series(), "linear", out=tmp_path / "out", **SMALL)
-    for options in ({"transform": "tangent"}, {"method": "wl"}):
+    for options in ({"transform": "tangent"}, {"method": "riemann"}):
         with pytest.raises(MissingPackageError):
             ic.fit(make_correlations(), **{"method": "linear", **options})
 
@@ -107,9 +107,9 @@ def test_an_explanation_is_refused_before_the_model_is_opened(without: Any) -> N
 
 
 def test_all_methods_without_those_that_lack_a_package(without: Any) -> None:
-    without("grakel")
-    methods = list_methods(["wl", "constant"])
-    with pytest.warns(UserWarning, match="wl needs grakel"):
+    without("pyriemann")
+    methods = list_methods(["riemann", "constant"])
+    with pytest.warns(UserWarning, match="riemann needs pyriemann"):
         assert [method.name for method in keep_suitable(methods, 2, named=False)] == ["constant"]
     # The workers of a cluster may have the package.
     assert keep_suitable(methods, 2, named=True, runs_here=False) == methods

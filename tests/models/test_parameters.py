@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from inspect import cleandoc
 
 import pytest
 from sklearn.base import clone
@@ -16,8 +17,8 @@ NETWORKS = {name: model for name, model in MODELS.items() if issubclass(model, N
 
 def documented(docstring, section):
     """The names in a section of a numpydoc docstring, each with the text below it."""
-    text = re.search(rf"    {section}\n    -+\n(.*?)(?=\n\n|\n    $|\Z)", docstring, re.DOTALL)[1]
-    entries = re.findall(r"^    (\w[\w, ]*?)(?: : .*)?\n((?:        .*\n?)*)", text + "\n", re.MULTILINE)
+    text = re.search(rf"^{section}\n-+\n(.*?)(?=\n\n|\Z)", cleandoc(docstring), re.DOTALL | re.MULTILINE)[1]
+    entries = re.findall(r"^(\w[\w, ]*?)(?: : .*)?\n((?:    .*\n?)*)", text + "\n", re.MULTILINE)
     return {name: below.strip() for names, below in entries for name in names.split(", ")}
 
 

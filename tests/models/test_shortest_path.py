@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from isocapsnet import make_planted_graphs
 from isocapsnet.models.shortest_path import ShortestPathClassifier
-from isocapsnet.models.wl import _labelled
+from tests.models.references import graphs_for_grakel
 
 
 def lengths(graph):
@@ -64,7 +64,7 @@ def test_kernel_equals_that_of_grakel(node_labels, directed):
     graphs = rng.random((8, 20, 20)) < 0.1
     graphs[:, range(20), range(20)] = False
     graphs = graphs if directed else graphs | graphs.swapaxes(1, 2)
-    theirs = kernels.ShortestPath(normalize=True).fit_transform(_labelled(graphs, node_labels))
+    theirs = kernels.ShortestPath(normalize=True).fit_transform(graphs_for_grakel(graphs, node_labels))
     assert_allclose(ShortestPathClassifier(node_labels=node_labels)._fit_kernel(graphs)[1], theirs)
 
 

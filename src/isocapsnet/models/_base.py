@@ -31,7 +31,7 @@ class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
     #: Increased when a fix changes the results of a method, so that older benchmark records are not reused.
     version: ClassVar[int] = 1
 
-    #: Modules that the method needs, with the extras that install them: ``{"grakel": "methods"}``.
+    #: Modules that the method needs, with the extras that install them: ``{"pyriemann": "methods"}``.
     packages: ClassVar[Mapping[str, str]] = {}
 
     #: Sets of parameters by the name that the parameter ``preset`` gives them, for a class that has this parameter.

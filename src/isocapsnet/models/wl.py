@@ -1,15 +1,17 @@
 """The Weisfeiler-Lehman subtree kernel with a kernel machine.
 
-N. Shervashidze and K. Borgwardt, "Fast subtree kernels on graphs", NIPS 2009. The kernel is GraKeL's.
+N. Shervashidze and K. Borgwardt, "Fast subtree kernels on graphs", NIPS 2009. The values are those of GraKeL's kernel,
+which later versions of Python do not have.
 """
 
+from collections.abc import Sequence
 from dataclasses import field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from isocapsnet._packages import importing
 from isocapsnet.models._binarise import NEGATIVE_EDGES, NegativeEdges
 from isocapsnet.models._graph_kernel import GraphKernelClassifier
 from isocapsnet.models._parameters import Positive, PositiveShare, estimator, in_range, one_of
@@ -63,7 +65,6 @@ class WLClassifier(GraphKernelClassifier):
 
     PRESETS: ClassVar = {"paper": {"head": "vote"}}
     # The density is chosen within fit.
-    packages: ClassVar = {"grakel": "methods"}
     _search_space: ClassVar = {
         "n_iterations": [1, 2, 3],
         "negative_edges": list(NEGATIVE_EDGES),
@@ -88,15 +89,15 @@ class WLClassifier(GraphKernelClassifier):
     slope_: float = field(init=False)
     offset_: NDArray[np.float64] = field(init=False)
 
-    def _load_kernel(self, graphs: NDArray[np.bool_]) -> Any:
-        return _subtree_kernel(self.n_iterations).fit(_labelled(graphs, self.node_labels))
+    def _load_kernel(self, graphs: NDArray[np.bool_]) -> "SubtreeCounts":
+        return count_subtrees(graphs, self.node_labels, self.n_iterations)
 
-    def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple[Any, NDArray[np.float64]]:
-        kernel = _subtree_kernel(self.n_iterations)
-        return kernel, kernel.fit_transform(_labelled(graphs, self.node_labels))
+    def _fit_kernel(self, graphs: NDArray[np.bool_]) -> tuple["SubtreeCounts", NDArray[np.float64]]:
+        kernel = self._load_kernel(graphs)
+        return kernel, _similarity(kernel, kernel)
 
-    def _compare(self, kernel: Any, graphs: NDArray[np.bool_]) -> NDArray[np.float64]:
-        return np.asarray(kernel.transform(_labelled(graphs, self.node_labels)))
+    def _compare(self, kernel: "SubtreeCounts", graphs: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return _similarity(count_subtrees(graphs, self.node_labels, self.n_iterations, kernel.columns), kernel)
 
     @property
     def _calibrates(self) -> bool:  # type: ignore[override]
@@ -123,18 +124,41 @@ class WLClassifier(GraphKernelClassifier):
         return scores / scores.sum(axis=1, keepdims=True)
 
 
-def _subtree_kernel(n_iterations: int) -> Any:
-    """GraKeL's kernel: the dot product of label counts over all iterations, normalised."""
-    with importing("WLClassifier needs GraKeL", "methods"):
-        from grakel.kernels import VertexHistogram, WeisfeilerLehman
-    return WeisfeilerLehman(n_iter=n_iterations, normalize=True, base_graph_kernel=VertexHistogram)
+class SubtreeCounts(NamedTuple):
+    """How often each graph has each subtree: ``counts (n_graphs, n_subtrees)``, and the column of each subtree.
+
+    A subtree of depth 0 is the label of a node. A deeper one is the column of the node's subtree that is one level less
+    deep, and the sorted columns of those of its neighbours.
+    """
+
+    counts: csr_array
+    columns: dict[Any, int]
 
 
-def _labelled(graphs: NDArray[np.bool_], node_labels: str) -> list[tuple[dict[int, dict[int, float]], dict[int, int]]]:
-    """Graphs as GraKeL reads them: each node's neighbours, each node's label."""
-    labelled = []
+def count_subtrees(
+    graphs: NDArray[np.bool_], node_labels: str, n_iterations: int, columns: dict[Any, int] | None = None
+) -> SubtreeCounts:
+    """Counts of the subtrees up to the depth ``n_iterations``. Subtrees that ``columns`` lacks get further columns."""
+    columns = dict(columns or {})
+    entries: list[int] = []
     for graph in graphs:
-        labels = range(len(graph)) if node_labels == "region" else graph.sum(axis=1).tolist()
         neighbours = [np.flatnonzero(row).tolist() for row in graph]
-        labelled.append(({v: dict.fromkeys(near, 1.0) for v, near in enumerate(neighbours)}, dict(enumerate(labels))))
-    return labelled
+        labels: Sequence[int] = range(len(graph)) if node_labels == "region" else [len(near) for near in neighbours]
+        subtrees: list[Any] = [*labels]
+        for depth in range(n_iterations + 1):
+            if depth:
+                subtrees = [(labels[v], *sorted([labels[u] for u in near])) for v, near in enumerate(neighbours)]
+            labels = [columns.setdefault(subtree, len(columns)) for subtree in subtrees]
+            entries += labels
+    rows = np.repeat(np.arange(len(graphs)), graphs.shape[1] * (n_iterations + 1))
+    return SubtreeCounts(
+        csr_array((np.ones(len(entries)), (rows, entries)), shape=(len(graphs), len(columns))), columns
+    )
+
+
+def _similarity(graphs: SubtreeCounts, others: SubtreeCounts) -> NDArray[np.float64]:
+    """The kernel of each graph with each of the others, which have the first columns of ``graphs``."""
+    shared = (graphs.counts[:, : len(others.columns)] @ others.counts.T).toarray()
+    return np.asarray(
+        shared / np.sqrt(np.outer(graphs.counts.power(2).sum(axis=1), others.counts.power(2).sum(axis=1)))
+    )
