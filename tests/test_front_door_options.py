@@ -1,6 +1,5 @@
 """Options of the front door: what is read as meant, and what is refused before any work is done."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +15,8 @@ from sklearn.linear_model import LogisticRegression
 import isocapsnet as ic
 from isocapsnet import _benchmarking, _timing
 from isocapsnet._methods import list_methods, parse_value
-from isocapsnet._planning import Options
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.execution import Execution
-from isocapsnet.evaluation.engine.executors import Apart
 from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.plan import keep_suitable
 
@@ -89,29 +86,6 @@ def test_few_jobs_share_a_gpu_unless_their_number_is_given(
     ic.benchmark(study, methods, out=tmp_path / "out", **options)
     assert seen == [n_jobs]
     assert ("jobs = " in (tmp_path / "out" / "run.toml").read_text()) == ("jobs" in given)
-
-
-@pytest.mark.parametrize(
-    ("methods", "n_cores", "apart"),
-    [
-        (["isocapsnet", "linear", "svm[C=1]"], 16, ({"linear", "svm[C=1]", "confound-only"}, 12)),
-        (["isocapsnet", "forest"], 2, ({"forest"}, 2)),
-        (["isocapsnet", "gin"], 16, None),
-        (["linear"], 16, None),
-    ],
-)
-def test_methods_that_never_use_the_gpu_have_processes_of_their_own(
-    methods: list[str], n_cores: int, apart: Any, study: ic.BrainGraphs, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=80 * 1024**3))
-    monkeypatch.setattr(_timing, "count_cores", lambda: n_cores)
-    seen = []
-    monkeypatch.setattr(Options, "executor", lambda self, apart: seen.append(apart) or nullcontext())
-    monkeypatch.setattr(Execution, "run", lambda self, executor, **others: None)
-    ic.benchmark(study, methods, out=tmp_path / "out", **{**SMALL, "jobs": None})
-    assert seen == [apart and Apart(frozenset(apart[0]), apart[1])]
 
 
 def test_limits_reach_the_jobs(study: ic.BrainGraphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

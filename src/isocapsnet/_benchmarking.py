@@ -125,7 +125,7 @@ def benchmark(
         The device of the methods that have one: cpu, cuda, ...
     jobs : int, optional
         Worker processes; 0 runs jobs in this process. By default one per core. If a method trains on a GPU, one per
-        4 GiB of its memory, but at most 4; methods that do not use the GPU have others, for the cores that are left.
+        4 GiB of its memory, but at most 4.
     scheduler : str, optional
         Address of a Dask scheduler to run on.
     cluster : str, optional
@@ -173,12 +173,12 @@ def benchmark(
     about_power = sentences_about_power(plan.detectable)
     for sentence in filter(None, [describe_control(plan), *about_power, plan.too_few_permutations()]):
         console.print(escape(sentence), soft_wrap=True)
-    options, apart = choose_jobs(options, plan)
+    options = choose_jobs(options, plan)
     folder = Path(options.out)
     execution = Execution(plan, folder, retry_failed=options.retry_failed)
     console.print(describe_jobs(execution, options))
     on_stderr = make_console(quiet=console.quiet, stderr=True)
-    estimate = estimate_time(execution, plan, options, on_stderr, apart) if options.dry_run else None
+    estimate = estimate_time(execution, plan, options, on_stderr) if options.dry_run else None
     if estimate is not None:
         console.print(estimate.table(), *map(escape, estimate.sentences(options.count_slots())), sep="\n")
     if options.dry_run:
@@ -190,7 +190,7 @@ def benchmark(
     if execution.waiting and not options.dry_run:
         labels = [task.job.label for task in execution.waiting]
         known, n_slots = execution.mean_seconds(), options.count_slots() or 1
-        with options.executor(apart) as executor, show_progress(on_stderr, labels, known, n_slots) as shown:
+        with options.executor() as executor, show_progress(on_stderr, labels, known, n_slots) as shown:
             limits = Limits(options.timeout, options.memory_limit)
             on_outcome = progress if callable(progress) else shown.on_outcome
             execution.run(executor, limits=limits, on_outcome=on_outcome, on_stage=shown.on_stage)

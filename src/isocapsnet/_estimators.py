@@ -19,6 +19,7 @@ import cloudpickle
 from sklearn.base import clone
 
 from isocapsnet._code_versions import is_installed, source_version
+from isocapsnet._packages import packages_of
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.estimation import as_plain, as_tuples
 from isocapsnet.evaluation.naming import canonical_json
@@ -77,7 +78,7 @@ def specify(estimator: Any, *, parameters: Mapping[str, Any], use_unlabeled: boo
         space={key: values for key, values in space.items() if key not in is_set},
         use_unlabeled=use_unlabeled and "X_unlabeled" in inspect.signature(estimator.fit).parameters,
         is_multiclass=tags is None or tags.multi_class,
-        packages=dict(getattr(type(estimator), "packages", {})),
+        packages=packages_of(type(estimator)),
         input=COVARIATES if getattr(type(estimator), "input", None) == COVARIATES else MethodSpec.input,
         **identity,
     )

@@ -1,8 +1,10 @@
 """Packages of an extra: an error of its own if one is missing, and a check before any work is done (leaf module)."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from typing import Any
 
 from isocapsnet._validation import InputError
 
@@ -36,11 +38,17 @@ def check_packages(name: str, packages: Mapping[str, str], otherwise: str = "") 
     ``packages`` are modules with their extras: ``{"pyriemann": "methods"}``.
     """
     for module, extra in packages.items():
-        spec = None
+        is_there = sys.modules.get(module) is not None
         with suppress(ImportError, ValueError):
-            spec = find_spec(module)
-        if spec is None:
+            is_there = is_there or find_spec(module) is not None
+        if not is_there:
             raise MissingPackageError(f"{name} needs {module}, which is not installed; {_remedy(extra, otherwise)}")
+
+
+def packages_of(kind: Any) -> dict[str, str]:
+    """The ``packages`` of a class of ours; none of one whose attribute of this name is something else."""
+    packages = getattr(kind, "packages", None)
+    return dict(packages) if isinstance(packages, Mapping) else {}
 
 
 def _remedy(extra: str, otherwise: str) -> str:

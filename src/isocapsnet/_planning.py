@@ -20,7 +20,7 @@ from isocapsnet.datasets.fields import is_missing
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.readers import load_graphs
 from isocapsnet.datasets.reading import ReadOptions, as_names
-from isocapsnet.evaluation.engine.executors import Apart, InProcessExecutor, count_cores, dask_executor, local_executor
+from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, dask_executor, local_executor
 from isocapsnet.evaluation.plan import Plan, keep_suitable
 from isocapsnet.evaluation.preparation import Step, check_installed, make_transformer
 from isocapsnet.evaluation.procedures import TESTS
@@ -71,14 +71,14 @@ class Options:
         for name, value in plain.items():
             object.__setattr__(self, name, value)
 
-    def executor(self, apart: Apart | None = None) -> AbstractContextManager[Executor]:
-        """Where jobs run; those of some methods in processes of their own, if they run on this machine."""
+    def executor(self) -> AbstractContextManager[Executor]:
+        """Where jobs run."""
         if self.jobs == 0:
             return nullcontext(InProcessExecutor())
         n_slots = self.count_slots()
         if n_slots is None or self.cluster is not None:
             return dask_executor(address=self.scheduler, n_workers=n_slots)
-        return local_executor(n_slots, apart)
+        return local_executor(n_slots)
 
     def count_slots(self) -> int | None:
         """The jobs that run at the same time; None on a cluster of unknown size."""

@@ -20,7 +20,7 @@ from isocapsnet._format import seconds
 from isocapsnet._planning import Options, publish
 from isocapsnet._progress import escape, show_count
 from isocapsnet.evaluation.engine.execution import Execution
-from isocapsnet.evaluation.engine.executors import Apart, InProcessExecutor, count_cores, local_executor
+from isocapsnet.evaluation.engine.executors import InProcessExecutor, count_cores, local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.engine.worker import Limits
 from isocapsnet.evaluation.jobs import Task
@@ -114,24 +114,16 @@ class RunTime:
         return sentences
 
 
-def choose_jobs(options: Options, plan: Plan) -> tuple[Options, Apart | None]:
-    """The options with a number of worker processes, if neither this nor a cluster is given.
-
-    Few processes share a GPU. Methods that do not train on it then have processes of their own, so that cores are not
-    idle.
-    """
+def choose_jobs(options: Options, plan: Plan) -> Options:
+    """The options with a number of worker processes, if neither this nor a cluster is given."""
     if (options.jobs, options.scheduler, options.cluster) != (None, None, None):
-        return options, None
+        return options
     from isocapsnet.models import MODELS
     from isocapsnet.models._device import fits_at_once
 
     has_device = [spec for spec in plan.methods if "device" in spec.runtime or hasattr(MODELS.get(spec.name), "device")]
-    on_gpu = {spec.label: fits_at_once(spec.runtime.get("device", "auto")) for spec in has_device}
-    n_jobs = min([count_cores(), *filter(None, on_gpu.values())])
-    others = frozenset(spec.label for spec in plan.methods if on_gpu.get(spec.label) is None)
-    is_shared = 0 < len(others) < len(plan.methods)
-    apart = Apart(others, max(count_cores() - n_jobs, n_jobs)) if is_shared else None
-    return replace(options, jobs=n_jobs), apart
+    on_gpu = [fits_at_once(spec.runtime.get("device", "auto")) for spec in has_device]
+    return replace(options, jobs=min([count_cores(), *filter(None, on_gpu)]))
 
 
 def describe_jobs(execution: Execution, options: Options) -> str:
@@ -149,9 +141,7 @@ def describe_jobs(execution: Execution, options: Options) -> str:
     return counts + estimate + (f", and {n_unknown} jobs of unknown duration" if n_unknown else "")
 
 
-def estimate_time(
-    execution: Execution, plan: Plan, options: Options, console: Console, apart: Apart | None = None
-) -> RunTime | None:
+def estimate_time(execution: Execution, plan: Plan, options: Options, console: Console) -> RunTime | None:
     """The time that the waiting jobs of a run will take; None if nothing has to run.
 
     Trials run as the jobs would: in worker processes, several at the same time, on a copy of the data in a temporary
@@ -178,11 +168,7 @@ def estimate_time(
         if method.stages is not None
     }
     n_slots = options.count_slots()
-    own = [duration for label, duration in waiting if apart is None or label not in apart.methods]
-    wall = None if n_slots is None else startup + schedule(own, n_slots)
-    if apart is not None:
-        others = [duration for label, duration in waiting if label in apart.methods]
-        wall = max(wall or 0.0, startup + schedule(others, apart.n_processes))
+    wall = None if n_slots is None else startup + schedule([duration for _, duration in waiting], n_slots)
     return RunTime(methods, totals, wall)
 
 

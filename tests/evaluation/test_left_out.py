@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.linear_model import LogisticRegression
 
 import isocapsnet as ic
 from isocapsnet._files import DamagedError
@@ -17,6 +19,7 @@ from isocapsnet._packages import MissingPackageError, check_packages, importing
 from isocapsnet._reporting import read_content
 from isocapsnet.cli import main
 from isocapsnet.evaluation.engine.child import attempt
+from isocapsnet.evaluation.estimation import _leave_out
 from isocapsnet.evaluation.jobs import run_job
 from isocapsnet.evaluation.plan import MethodSpec, Plan, keep_suitable
 from isocapsnet.evaluation.protocol import Protocol
@@ -178,3 +181,21 @@ def test_a_search_without_inner_folds_says_so(tmp_path: Path) -> None:
     results = ic.benchmark(few, "svm", folds=2, out=tmp_path / "few", **SMALL)
     [sentence] = results.left_out
     assert "any other setting" in sentence and "2 of 2 folds" in sentence and "inner folds" in sentence
+
+
+def test_many_long_reasons_do_not_fail_a_job() -> None:
+    """A record has room for some of them, in a line each."""
+    left_out: dict[str, str] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(300):
+            _leave_out(f"size={number}", "a sentence\nof two lines, " + "x" * 2_000, left_out)
+    assert len(left_out) <= 51 and sum(map(len, [*left_out, *left_out.values()])) < 100_000
+    assert all("\n" not in reason for reason in left_out.values()) and "size=0" in left_out
+
+
+def test_an_attribute_of_the_name_packages_may_be_anything_in_an_estimator_of_a_user() -> None:
+    for packages in (property(lambda self: {}), ("numpy",), None):
+        kind = type("Own", (LogisticRegression,), {"packages": packages})
+        [method] = list_methods([("own", kind())])
+        assert method.packages == {}

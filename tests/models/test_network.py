@@ -145,67 +145,6 @@ def test_a_callback_may_fit_another_network():
     assert_array_equal(both.predict_proba(graphs), alone.predict_proba(graphs))
 
 
-@pytest.mark.parametrize(
-    "device",
-    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))],
-)
-def test_a_callback_may_wait_for_a_fit_in_another_thread(device):
-    """The fit in the other thread needs the generators of the process, which the outer one gives back meanwhile."""
-    graphs, labels = np.random.default_rng(0).normal(size=(12, 8, 8)), np.arange(12) % 2
-    settings = {"max_epochs": 3, "dropout": 0.5, "batch_size": 4, "calibrate": False, "device": device}
-    settings["random_state"] = 0
-
-    class FitAnother:
-        def __init__(self, pool):
-            self.pool, self.epochs = pool, 0
-
-        def on_batch_end(self, output, codes):
-            torch.rand(3)  # of the generator of the user
-
-        def on_epoch_end(self, history):
-            other = self.pool.submit(MODELS["cnn"](**settings | {"random_state": 1}).fit, graphs, labels)
-            assert other.result(timeout=60)
-            self.epochs += 1
-
-    alone = MODELS["cnn"](**settings).fit(graphs, labels)
-    before = torch.get_rng_state()
-    pool = ThreadPoolExecutor(1)
-    try:
-        callback = FitAnother(pool)
-        both = MODELS["cnn"](**settings, callbacks=[callback]).fit(graphs, labels)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    assert callback.epochs == 3
-    assert_array_equal(both.predict_proba(graphs), alone.predict_proba(graphs))
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(before)
-        for _ in range(9):  # three batches in each of three epochs
-            torch.rand(3)
-        expected = torch.get_rng_state()
-    assert torch.equal(torch.get_rng_state(), expected)
-
-
-def test_pauses_of_two_threads_leave_the_generator_as_they_found_it():
-    """Each continues with its own numbers, whichever leaves first."""
-    before = torch.get_rng_state()
-    inside = [threading.Event(), threading.Event()]
-
-    def draw(seed):
-        with seeded(seed) as pause:
-            first = torch.rand(2)
-            inside[seed].set()
-            with pause():
-                assert inside[1 - seed].wait(60)
-            return torch.cat([first, torch.rand(2)])
-
-    with ThreadPoolExecutor(2) as pool:
-        drawn = list(pool.map(draw, range(2)))
-    assert torch.equal(torch.get_rng_state(), before)
-    for seed in range(2):
-        with seeded(seed):
-            assert torch.equal(drawn[seed], torch.rand(4))
-
-
 @pytest.mark.parametrize("method", ["cnn", "autoencoder", "bnt"])
 def test_a_model_is_read_while_another_thread_trains_and_no_numbers_are_drawn(method, tmp_path):
     graphs, labels = np.random.default_rng(0).normal(size=(12, 8, 8)), np.arange(12) % 2

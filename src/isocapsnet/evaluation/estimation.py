@@ -14,7 +14,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from isocapsnet._packages import MissingPackageError
 from isocapsnet._stages import enter_stage
-from isocapsnet.evaluation.failures import describe_failure
+from isocapsnet.evaluation.failures import cut, describe_failure
 from isocapsnet.evaluation.inner_scores import InnerScores, name_fold
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
@@ -24,6 +24,8 @@ from isocapsnet.evaluation.search import SEARCHES, count_fits, race
 
 #: What is left out of a search without inner folds.
 _ANY_SETTING = "any other setting than the defaults"
+# What a record says about settings that its search could not try: so many of them, and so many characters of each.
+_MOST_OMISSIONS, _LONGEST_OMISSION = 50, 300
 
 Fit = Callable[[Mapping[str, Any], NDArray[Any], NDArray[Any]], Any]
 
@@ -229,9 +231,12 @@ def tune(
 
 
 def _leave_out(what: str, reason: str, left_out: dict[str, str]) -> None:
-    """Note what a search cannot try; the first reason counts."""
+    """Note what a search cannot try, in a line each and not without end; the first reason counts."""
+    what, reason = (cut(" ".join(text.split()), _LONGEST_OMISSION) for text in (what, reason))
     if what not in left_out:
-        left_out[what] = reason
+        if len(left_out) >= _MOST_OMISSIONS:
+            what = "further settings"
+        left_out.setdefault(what, reason)
         warnings.warn(f"The search could not try {what}: {reason}", stacklevel=4)
 
 

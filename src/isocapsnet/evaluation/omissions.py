@@ -35,6 +35,7 @@ def describe_omissions(rows: Sequence["MethodResult"]) -> list[str]:
         f"The learning curve of {row.method} lacks {count} of {len(row.scores)} folds with {share:.0%} of the training "
         f"subjects: {reason.rstrip('.')}."
         for row in rows
+        if row.scores
         for share, (count, reason) in sorted(row.curve_gaps.items())
     ]
     more = len(sentences) - _LISTED

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocapsnet._packages import check_packages
+from isocapsnet._packages import check_packages, packages_of
 from isocapsnet._state import Stateful
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.samples import Samples
@@ -170,7 +170,7 @@ def make_transformer(step: Step) -> Any:
 def check_installed(steps: Iterable[Step]) -> None:
     """Refuse steps that need packages which are not installed here."""
     for step in steps:
-        check_packages(step.name, getattr(pkgutil.resolve_name(step.factory), "packages", {}))
+        check_packages(step.name, packages_of(pkgutil.resolve_name(step.factory)))
 
 
 def _check_declared(step: Step, transformer: Any) -> None:

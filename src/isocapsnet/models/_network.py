@@ -20,7 +20,7 @@ from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_con
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._recording import free_for_recordings, recording_stream
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
-from isocapsnet.models._seeding import pausing, seeded
+from isocapsnet.models._seeding import seeded
 from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
 
 #: Class scores ``(n_graphs, n_classes)`` and codes ``(n_graphs,)`` of graphs that were held out of the training.
@@ -131,7 +131,7 @@ class NetworkClassifier(GraphClassifier):
         weights = class_weights(self.class_weight, self.classes_, codes)
         criterion = self._build_criterion(torch.as_tensor(weights, dtype=torch.float32)).to(graphs.device)
         with (
-            seeded(seed, graphs.device) as pause,
+            seeded(seed, graphs.device),
             # On one thread: handing the gradients of a GPU to another thread takes half a millisecond per batch.
             torch.autograd.set_multithreading_enabled(False),
             repeatable_convolutions(),
@@ -154,7 +154,7 @@ class NetworkClassifier(GraphClassifier):
                 batch_size=self.batch_size,
                 max_epochs=self.max_epochs,
                 patience=self.patience,
-                callbacks=[*self._own_callbacks(), *(pausing(callback, pause) for callback in self.callbacks or [])],
+                callbacks=[*self._own_callbacks(), *(self.callbacks or [])],
                 verbose=bool(self.verbose),
                 record=record,
             )

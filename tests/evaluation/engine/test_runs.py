@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -52,7 +51,6 @@ from isocapsnet.evaluation import (
     tabulate,
 )
 from isocapsnet.evaluation.artifacts import write_artifacts
-from isocapsnet.evaluation.engine.executors import Apart
 
 
 def _run(
@@ -87,7 +85,6 @@ def test_the_store_is_the_same_from_one_process_two_processes_a_pool_and_dask(tm
         "here": nullcontext(InProcessExecutor()),
         "one": local_executor(1),
         "two": local_executor(2),
-        "apart": local_executor(1, Apart(frozenset({"constant"}), 1)),
         "pool": ProcessPoolExecutor(1),
         "dask": dask_executor(n_workers=2),
     }
@@ -97,17 +94,6 @@ def test_the_store_is_the_same_from_one_process_two_processes_a_pool_and_dask(tm
     assert len(expected) == len(plan.tasks(tmp_path)) == 2 * 2 * 3 * 4
     for name in executors:
         assert _contents(tmp_path / name) == expected, name
-
-
-def test_methods_apart_have_processes_of_their_own(tmp_path: Path) -> None:
-    with local_executor(1, Apart(frozenset({"constant"}), 2)) as executor:
-        used = {task.job.label: executor.submit(_thread, task.to_json()) for task in _small_plan().tasks(tmp_path)}
-        threads = {label: future.result() for label, future in used.items()}
-    assert threads["constant"] != threads["linear"]
-
-
-def _thread(task: dict[str, Any]) -> str:
-    return threading.current_thread().name
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs flock")

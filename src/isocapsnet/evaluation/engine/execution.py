@@ -63,8 +63,8 @@ class Execution:
         """Run the waiting tasks; see ``runner.run_tasks``."""
         if any(task.inner_scores for task in self.waiting) and not can_lock(self.store.folder):
             warnings.warn(
-                f"Files in {self.store.folder} cannot be locked: the file system does not support it. Several runs "
-                "that write to this folder at the same time may lose inner scores, and compute them again.",
+                f"Files in {self.store.folder} cannot be locked: this system or its file system has no locks. "
+                "Several runs that write to this folder at the same time may lose inner scores, and compute them again.",
                 stacklevel=2,
             )
         self.store.remove_leftovers()

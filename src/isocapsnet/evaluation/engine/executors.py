@@ -3,13 +3,12 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
 from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
 from isocapsnet.evaluation.engine.worker import Worker, own_worker
-from isocapsnet.evaluation.jobs import Job
 
 
 class InProcessExecutor(Executor):
@@ -30,47 +29,18 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Apart(NamedTuple):
-    """Methods, by their labels, whose jobs run in processes of their own, and the number of these processes."""
-
-    methods: frozenset[str]
-    n_processes: int
-
-
-class _Pool(ThreadPoolExecutor):
-    """Threads that each own one child process, in which jobs run; those of some methods run in another pool."""
-
-    def __init__(self, n_processes: int, methods: frozenset[str] = frozenset(), other: "_Pool | None" = None) -> None:
-        self.workers: list[Worker] = []
-        self.methods, self.other = methods, other
-        super().__init__(n_processes, initializer=lambda: self.workers.append(own_worker()))
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run ``fn(task, ...)`` in a thread of this pool or of the other one."""
-        if self.other is not None and Job(**args[0]["job"]).label in self.methods:
-            return self.other.submit(fn, *args, **kwargs)
-        return super().submit(fn, *args, **kwargs)
-
-    def close(self) -> None:
-        """Cancel what waits, and end the processes."""
-        self.shutdown(wait=False, cancel_futures=True)
-        for worker in self.workers:
-            worker.retire()
-        self.shutdown(wait=True)
-
-
 @contextmanager
-def local_executor(n_processes: int, apart: Apart | None = None) -> Iterator[Executor]:
-    """An executor of ``n_processes`` threads that each own one child process, in which the jobs run.
-
-    ``apart`` names methods whose jobs run in other processes, and the number of these.
-    """
-    with ExitStack() as stack:
-        other = None if apart is None else _Pool(apart.n_processes)
-        pool = _Pool(n_processes, frozenset() if apart is None else apart.methods, other)
-        for one in filter(None, (other, pool)):
-            stack.callback(one.close)
-        yield pool
+def local_executor(n_processes: int) -> Iterator[Executor]:
+    """An executor of ``n_processes`` threads that each own one child process, in which the jobs run."""
+    workers: list[Worker] = []
+    executor = ThreadPoolExecutor(n_processes, initializer=lambda: workers.append(own_worker()))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.retire()
+        executor.shutdown(wait=True)
 
 
 @contextmanager
