@@ -1,8 +1,10 @@
 """A fit that has no room is refused before it begins, by an estimate that is near what fits need."""
 
+import gc
 import math
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import psutil
@@ -121,6 +123,16 @@ def test_the_probe_leaves_the_module_and_its_statistics_alone():
     assert not model.module_.training
     for name, tensor in model.module_.state_dict().items():
         assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize("method", ["isocapsnet", "capsnet", "cnn", "gcn"])
+def test_a_model_that_is_deleted_leaves_no_weights(method):
+    X, y = np.random.default_rng(0).normal(size=(12, 10, 10)).astype(np.float32), np.arange(12) % 2
+    model = MODELS[method](max_epochs=1, calibrate=False, device="cpu", random_state=0).fit(X, y)
+    weights = [weakref.ref(parameter) for parameter in model.module_.parameters()]
+    del model
+    gc.collect()
+    assert not any(weight() is not None for weight in weights)
 
 
 def test_a_400_node_fit_is_refused_where_there_is_no_room(monkeypatch):

@@ -122,20 +122,20 @@ def bytes_of_batch(module: nn.Module, criterion: nn.Module, graphs: GraphStore, 
 def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Tensor) -> int:
     """Bytes that the forward pass of a batch keeps for the backward pass, without the module itself."""
     own = {tensor.untyped_storage().data_ptr() for tensor in module.state_dict().values()}
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.UntypedStorage] = {}
 
-    def note(tensor: Tensor) -> Tensor:
+    def note(tensor: Tensor) -> None:
+        # The storage and not the tensor: a graph that holds its own outputs is a cycle that is never freed.
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        kept[storage.data_ptr()] = storage
 
     training = module.training
     module.eval()  # keeps the statistics of batch normalisation, and draws no random numbers
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda _: None):
         loss = criterion(apply(module, inputs), codes)
     module.train(training)
     del loss
-    return sum(size for storage, size in kept.items() if storage not in own)
+    return sum(storage.nbytes() for address, storage in kept.items() if address not in own)
 
 
 def available_bytes(device: torch.device) -> int:
