@@ -129,9 +129,12 @@ def _bytes_kept(module: nn.Module, criterion: nn.Module, inputs: Any, codes: Ten
         storage = tensor.untyped_storage()
         kept[storage.data_ptr()] = storage
 
+    def refuse(_: None) -> Tensor:
+        raise NotImplementedError("There is no backward pass.")
+
     training = module.training
     module.eval()  # keeps the statistics of batch normalisation, and draws no random numbers
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda _: None):
+    with torch.autograd.graph.saved_tensors_hooks(note, refuse):
         loss = criterion(apply(module, inputs), codes)
     module.train(training)
     del loss
