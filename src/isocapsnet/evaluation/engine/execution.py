@@ -64,7 +64,7 @@ class Execution:
         if any(task.inner_scores for task in self.waiting) and not can_lock(self.store.folder):
             warnings.warn(
                 f"Files in {self.store.folder} cannot be locked: this system or its file system has no locks. "
-                "Several runs that write to this folder at the same time may lose inner scores, and compute them again.",
+                "Several runs that write to this folder at the same time may lose inner scores and repeat them.",
                 stacklevel=2,
             )
         self.store.remove_leftovers()
