@@ -296,5 +296,5 @@ def _refuse_missing(column: str, values: NDArray[Any], samples: Samples) -> None
     if missing:
         raise InputError(
             f"{len(missing)} labelled graphs have no value in the column {column} (first: "
-            f"{samples.data.subjects[missing[0]]}); fill the gaps, or leave these graphs out with exclude=."
+            f"{samples.data.identifiers[missing[0]]}); fill the gaps, or leave these graphs out with exclude=."
         )
