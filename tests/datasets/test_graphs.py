@@ -1,6 +1,7 @@
 """BrainGraphs keeps what it is given, refuses what does not belong together, and cannot be changed."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -332,6 +333,10 @@ def test_tables_of_predictions_have_the_identifiers_of_the_user_and_digests_do_n
     results = isocapsnet.benchmark(bids, ["constant"], **options)
     assert {*results.predictions.subject} == {*bids.identifiers.tolist()}
     assert {*isocapsnet.open_results(tmp_path / "results").predictions.subject} == {*bids.identifiers.tolist()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        isocapsnet.benchmark(plain, ["constant"], **options)  # nothing new is computed, and the copy is not damaged
+    assert {*isocapsnet.open_results(tmp_path / "results").predictions.subject} == {*plain.subjects.tolist()}
 
 
 def test_the_prefix_of_a_row_of_edges_is_kept_too(tmp_path):
