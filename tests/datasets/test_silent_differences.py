@@ -411,6 +411,12 @@ def test_two_spellings_of_a_site_are_refused_in_a_saved_dataset(tmp_path):
             load_graphs(tmp_path / name, **options)
     assert BrainGraphs.load(tmp_path / "sites.npz").sites.tolist() == sites  # results that exist open as before
     assert load_graphs(tmp_path / "column.npz").sites is None
+    saved = BrainGraphs.load(tmp_path / "sites.npz")
+    for source in (saved, tmp_path / "sites.npz"):
+        with pytest.raises(InputError, match=r"replace\(sites="):
+            load_graphs(source)
+        assert load_graphs(source, exclude="2").sites.tolist() == ["NYU", "NYU", "KKI"]
+    assert load_graphs(saved.replace(sites=[site.strip().upper() for site in sites])).sites.tolist()[1] == "NYU"
 
 
 def test_what_was_handled_is_counted_without_names():

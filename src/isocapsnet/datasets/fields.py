@@ -149,10 +149,10 @@ def find_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def check_sites(names: Iterable[str]) -> None:
+def check_sites(names: Iterable[str], remedy: str = "write one of them") -> None:
     """Refuse two spellings of a site."""
     if (two := find_spellings(names)) is not None:
-        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
+        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; {remedy}.")
 
 
 def decode(value: Any) -> Any:

@@ -241,8 +241,6 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
         names = None if data.atlas is None else data.atlas.node_names
         changes["atlas"] = fit_atlas(load_atlas(options.atlas), names, data.n_nodes)
     data = data.replace(**changes) if changes else data
-    if data.sites is not None:
-        check_sites(np.unique(data.sites).tolist())
     findings.handled |= {what: list(where) for what, where in data.handled.items()}
     findings.exclusions |= data.exclusions
     findings.identifiers |= dict(zip(data.subjects.tolist(), data.identifiers.tolist(), strict=True))
@@ -250,6 +248,9 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
         data = data.subset(findings.exclude(options.exclude, data.subjects.tolist()))
         findings.name_exclusions()
         data = data.replace(exclusions=findings.exclusions)
+    if data.sites is not None:
+        remedy = "call it by one with data.replace(sites=...), where data is BrainGraphs.load(path) of a saved dataset"
+        check_sites(np.unique(data.sites).tolist(), remedy)
     return data
 
 
