@@ -378,3 +378,24 @@ def test_exclusions_of_a_folder_have_the_spelling_of_its_table(tmp_path):
     data = load_graphs(tmp_path, target="dx", exclude="01", skip_refused=True)
     assert {*data.exclusions} == {"sub-01", "sub-04", "sub-09"} and data.subjects[0] == "02"
     assert "set aside" in data.exclusions["sub-04"]
+
+
+@pytest.mark.parametrize("prefixes", [("sub-", ""), ("", "sub-")], ids=["files", "table"])
+def test_subjects_without_a_row_are_spelled_like_the_table(tmp_path, prefixes):
+    graphs = np.random.default_rng(1).normal(size=(12, 5, 5))
+    graphs += graphs.swapaxes(1, 2)
+    names, rows = ([f"{prefix}{number:02}" for number in range(1, 13)] for prefix in prefixes)
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for name, graph in zip(names, graphs, strict=True):
+        np.save(folder / f"{name}.npy", graph)
+    table = pd.DataFrame({"participant_id": rows, "dx": ["a", "b"] * 6})[:8]
+    table.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    edges = pd.DataFrame(graphs[:, *np.triu_indices(5, 1)], columns=[f"e{i}" for i in range(10)])
+    edges.insert(0, "participant_id", names)
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    options = {"triangle": "upper", "n_nodes": 5, "participants": folder / "participants.tsv"}
+    for source, reading in ((folder, {}), (tmp_path / "edges.csv", options)):
+        data = load_graphs(source, target="dx", exclude="12", **reading)
+        assert data.identifiers.tolist() == rows[:11] and {*data.exclusions} == {rows[11]}
+        assert data.subjects.tolist() == [f"{number:02}" for number in range(1, 12)]

@@ -37,6 +37,11 @@ class Findings:
         pairs = zip(subjects, names, strict=True)
         self.identifiers |= {subject: name for subject, name in pairs if name == f"sub-{subject}"}
 
+    def spell_alike(self, subjects: Sequence[str]) -> None:
+        """Call all subjects with the prefix of BIDS if some are called so."""
+        if self.identifiers:
+            self.identifiers |= {subject: f"sub-{subject}" for subject in subjects if subject.isalnum()}
+
     def name_of(self, subject: str) -> str:
         """What the table or the files call a subject."""
         return self.identifiers.get(subject, subject)
