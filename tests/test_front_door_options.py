@@ -46,7 +46,7 @@ def folder(study: ic.BrainGraphs, tmp_path: Path) -> Path:
 
 def test_one_name_is_one_name_and_not_its_letters(study: ic.BrainGraphs, folder: Path, tmp_path: Path) -> None:
     data = ic.load_graphs(folder, target="dx", exclude="12", select="task-rest", covariates="age")
-    assert data.exclusions.keys() == {"12"} and list(pd.DataFrame(data.covariates)) == ["age"]
+    assert data.exclusions.keys() == {"sub-12"} and list(pd.DataFrame(data.covariates)) == ["age"]
     results = ic.benchmark(study, ["constant"], confounds="age", exclude="12", out=tmp_path / "out", **SMALL)
     assert results.context["preparation"][0]["columns"] == ("age",)
     assert results.data is not None and len(results.data) == 23

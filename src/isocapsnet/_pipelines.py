@@ -103,7 +103,7 @@ class PreparedModel:
         data = match_nodes(data, None, layout_for(self))
         self._check_data(data)
         samples = Samples(data, use_series=self.needs_series)
-        everyone, subjects = np.arange(len(samples)), data.subjects.tolist()
+        everyone, subjects = np.arange(len(samples)), data.identifiers.tolist()
         preparation = copy(self.preparation)
         preparation.fitted = []
         for step, transformer in self.preparation.fitted:
@@ -157,7 +157,7 @@ def check_range(model: Any, data: BrainGraphs) -> None:
         return
     if data.adjacency is None:
         raise InputError(_NO_GRAPHS)
-    check_resemblance(data.adjacency, data.subjects.tolist(), training)
+    check_resemblance(data.adjacency, data.identifiers.tolist(), training)
 
 
 def note_training(estimator: Any, samples: Samples, indices: NDArray[np.int64]) -> None:

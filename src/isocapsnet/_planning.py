@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -226,16 +226,16 @@ def _list_choices(samples: Samples, steps: Sequence[Step], options: Options) -> 
 def publish(samples: Samples, folder: Path) -> DataSource:
     """Save the data under ``folder``, where workers map them into memory; this process keeps using the data in memory.
 
-    A copy that exists is read and compared with the data; if it differs, it is written again.
+    A copy that exists is read and compared with the data; if it differs, also in identifiers, it is written again.
     """
     data = samples.data
     path = (folder / "data" / f"{data.digest().removeprefix('sha256:')[:16]}.npz").absolute()
-    try:
-        is_copy = path.is_file() and BrainGraphs.load(path).digest() == data.digest()
-    except Exception:  # a damaged archive can fail in any way
-        is_copy = False
-    if not is_copy:
-        if path.exists():
+    identifiers = None  # of a copy with the same content
+    with suppress(Exception):  # a damaged archive can fail in any way
+        if path.is_file() and (saved := BrainGraphs.load(path)).digest() == data.digest():
+            identifiers = saved.identifiers.tolist()
+    if identifiers != data.identifiers.tolist():
+        if path.exists() and identifiers is None:
             warnings.warn(f"{path} is damaged or was changed; it is written again from the data.", stacklevel=2)
         if path.is_dir():
             set_aside(path, folder / "rejected" / "data")
@@ -296,5 +296,5 @@ def _refuse_missing(column: str, values: NDArray[Any], samples: Samples) -> None
     if missing:
         raise InputError(
             f"{len(missing)} labelled graphs have no value in the column {column} (first: "
-            f"{samples.data.subjects[missing[0]]}); fill the gaps, or leave these graphs out with exclude=."
+            f"{samples.data.identifiers[missing[0]]}); fill the gaps, or leave these graphs out with exclude=."
         )

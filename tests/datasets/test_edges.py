@@ -282,7 +282,8 @@ def test_a_model_knows_nodes_and_direction_of_a_single_sparse_subject(tmp_path, 
         (single / f"sub-{subject}.csv").write_bytes((folder / f"sub-{subject}.csv").read_bytes())
         result = invoke("predict", model, single, "--out", out)
         assert result.exit_code == 0, result.output
-        assert dict(line.split(",", 1) for line in out.read_text().splitlines())[subject] == expected[subject]
+        predicted = dict(line.split(",", 1) for line in out.read_text().splitlines())
+        assert predicted[f"sub-{subject}"] == expected[f"sub-{subject}"]
 
 
 def test_a_model_of_matrices_gives_edge_lists_their_number_of_nodes(tmp_path):

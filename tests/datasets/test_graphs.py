@@ -1,6 +1,7 @@
 """BrainGraphs keeps what it is given, refuses what does not belong together, and cannot be changed."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -332,6 +333,10 @@ def test_tables_of_predictions_have_the_identifiers_of_the_user_and_digests_do_n
     results = isocapsnet.benchmark(bids, ["constant"], **options)
     assert {*results.predictions.subject} == {*bids.identifiers.tolist()}
     assert {*isocapsnet.open_results(tmp_path / "results").predictions.subject} == {*bids.identifiers.tolist()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        isocapsnet.benchmark(plain, ["constant"], **options)  # nothing new is computed, and the copy is not damaged
+    assert {*isocapsnet.open_results(tmp_path / "results").predictions.subject} == {*plain.subjects.tolist()}
 
 
 def test_the_prefix_of_a_row_of_edges_is_kept_too(tmp_path):
@@ -340,3 +345,57 @@ def test_the_prefix_of_a_row_of_edges_is_kept_too(tmp_path):
     edges.to_csv(tmp_path / "edges.csv", index=False)
     data = load_graphs(tmp_path / "edges.csv", triangle="upper", n_nodes=5)
     assert data.subjects[0] == "0" and data.identifiers[0] == "sub-0"
+
+
+def test_every_table_has_one_spelling_of_subjects(tmp_path):
+    data = BrainGraphs(
+        np.random.default_rng(0).normal(size=(12, 5, 5)), ["a", "b"] * 6, subjects=[f"{i:02}" for i in range(1, 13)],
+        identifiers=[f"sub-{i:02}" for i in range(1, 13)], covariates=pd.DataFrame({"age": np.arange(12)}),
+    )  # fmt: skip
+    predictions = isocapsnet.predict(isocapsnet.fit(data, "constant"), data)
+    assert len(predictions.merge(data.to_dataframe(), on="subject")) == 12
+    assert len(predictions.set_index("subject").join(data.covariates, how="inner")) == 12
+    assert data.subset([3, 5]).covariates.index.tolist() == ["sub-04", "sub-06"]
+    assert {*data[:11].subset(np.arange(10), reason="motion").exclusions} == {"sub-11"}
+    with pytest.raises(InputError, match="'sub-01'"):
+        data["sub-99"]
+    data.save(tmp_path / "data.npz")
+    for source in (data, tmp_path / "data.npz"):
+        read = load_graphs(source, exclude=["03", "sub-04"])
+        assert {*read.exclusions} == {"sub-03", "sub-04"} and read.covariates.index[2] == "sub-05"
+        assert {*load_graphs(read, exclude=["03", "05"]).exclusions} == {"sub-03", "sub-04", "sub-05"}
+        with pytest.raises(InputError, match="'sub-01'"):
+            load_graphs(source, exclude="99")
+
+
+def test_exclusions_of_a_folder_have_the_spelling_of_its_table(tmp_path):
+    for number, graph in enumerate(np.random.default_rng(1).normal(size=(8, 5, 5)), start=1):
+        np.save(tmp_path / f"sub-{number:02}.npy", graph[:4, :4] if number == 4 else graph + graph.T)
+    names = [f"sub-{number:02}" for number in range(1, 10)]
+    pd.DataFrame({"participant_id": names, "dx": [*"ababababa"]}).to_csv(
+        tmp_path / "participants.tsv", sep="\t", index=False
+    )
+    data = load_graphs(tmp_path, target="dx", exclude="01", skip_refused=True)
+    assert {*data.exclusions} == {"sub-01", "sub-04", "sub-09"} and data.subjects[0] == "02"
+    assert "set aside" in data.exclusions["sub-04"]
+
+
+@pytest.mark.parametrize("prefixes", [("sub-", ""), ("", "sub-")], ids=["files", "table"])
+def test_subjects_without_a_row_are_spelled_like_the_table(tmp_path, prefixes):
+    graphs = np.random.default_rng(1).normal(size=(12, 5, 5))
+    graphs += graphs.swapaxes(1, 2)
+    names, rows = ([f"{prefix}{number:02}" for number in range(1, 13)] for prefix in prefixes)
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for name, graph in zip(names, graphs, strict=True):
+        np.save(folder / f"{name}.npy", graph)
+    table = pd.DataFrame({"participant_id": rows, "dx": ["a", "b"] * 6})[:8]
+    table.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    edges = pd.DataFrame(graphs[:, *np.triu_indices(5, 1)], columns=[f"e{i}" for i in range(10)])
+    edges.insert(0, "participant_id", names)
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    options = {"triangle": "upper", "n_nodes": 5, "participants": folder / "participants.tsv"}
+    for source, reading in ((folder, {}), (tmp_path / "edges.csv", options)):
+        data = load_graphs(source, target="dx", exclude="12", **reading)
+        assert data.identifiers.tolist() == rows[:11] and {*data.exclusions} == {rows[11]}
+        assert data.subjects.tolist() == [f"{number:02}" for number in range(1, 12)]

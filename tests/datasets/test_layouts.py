@@ -173,7 +173,7 @@ def test_excluding_keeps_folds_and_columns_in_step(tmp_path, study):
     assert [fold.tolist() for fold in data.folds] == [[], [0, 1, 2, 3], [4, 5, 6, 7]]
     pd.testing.assert_frame_equal(data.covariates, study.covariates.iloc[4:])
     bids = load_graphs(writers.write_xcp_d(study, tmp_path / "bids"), exclude=[f"sub-{study.subjects[0]}"])
-    assert bids.exclusions == {study.subjects[0]: "excluded on request"}
+    assert bids.exclusions == {f"sub-{study.subjects[0]}": "excluded on request"}
 
 
 def test_texts_as_bytes_are_texts(tmp_path, study):

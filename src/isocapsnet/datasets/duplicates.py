@@ -34,7 +34,7 @@ def find_duplicates(
             n_pairs += len(i)
             pairs = zip((-correlation[i, j]).tolist(), (first + i).tolist(), (second + j).tolist(), strict=True)
             strongest = heapq.nsmallest(limit, [*strongest, *pairs])
-    return [(str(data.subjects[i]), str(data.subjects[j]), -value) for value, i, j in strongest], n_pairs
+    return [(str(data.identifiers[i]), str(data.identifiers[j]), -value) for value, i, j in strongest], n_pairs
 
 
 def _standard_edges(data: BrainGraphs, start: int) -> NDArray[np.float32]:
@@ -65,7 +65,7 @@ def describe_unusual(data: BrainGraphs) -> list[str]:
     if data.adjacency is not None and data.n_nodes > 1:
         size = measure_graphs(data.adjacency)["size"]
         usual = np.median(size)
-        if other := data.subjects[(size > 10 * usual) | (10 * size < usual)].tolist():
+        if other := data.identifiers[(size > 10 * usual) | (10 * size < usual)].tolist():
             sentences.append(
                 f"{len(other)} graph(s) have edges more than ten times as large or small as the others: "
                 f"{list_some(other, 3)}; is it another unit?"

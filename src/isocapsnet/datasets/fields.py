@@ -97,13 +97,13 @@ def check_codes(
     return codes.astype(np.int64), names
 
 
-def check_covariates(covariates: pd.DataFrame, subjects: NDArray[np.str_]) -> pd.DataFrame:
+def check_covariates(covariates: pd.DataFrame, identifiers: NDArray[np.str_]) -> pd.DataFrame:
     """Covariates as numbers or texts, indexed by subject."""
-    if len(covariates) != len(subjects):
-        raise InputError(f"There are {len(subjects)} graphs but {len(covariates)} rows of covariates.")
+    if len(covariates) != len(identifiers):
+        raise InputError(f"There are {len(identifiers)} graphs but {len(covariates)} rows of covariates.")
     frame = covariates.copy()
     frame.columns = frame.columns.map(str)
-    frame.index = pd.Index(subjects, name="subject")
+    frame.index = pd.Index(identifiers, name="subject")
     for column in frame:
         if frame[column].dtype.kind in "biuf":
             frame[column] = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -149,10 +149,10 @@ def find_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def check_sites(names: Iterable[str]) -> None:
+def check_sites(names: Iterable[str], remedy: str = "write one of them") -> None:
     """Refuse two spellings of a site."""
     if (two := find_spellings(names)) is not None:
-        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; write one of them.")
+        raise InputError(f"{two[0]!r} and {two[1]!r} may be one site; {remedy}.")
 
 
 def decode(value: Any) -> Any:

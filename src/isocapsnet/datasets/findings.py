@@ -37,6 +37,19 @@ class Findings:
         pairs = zip(subjects, names, strict=True)
         self.identifiers |= {subject: name for subject, name in pairs if name == f"sub-{subject}"}
 
+    def spell_alike(self, subjects: Sequence[str]) -> None:
+        """Call all subjects with the prefix of BIDS if some are called so."""
+        if self.identifiers:
+            self.identifiers |= {subject: f"sub-{subject}" for subject in subjects if subject.isalnum()}
+
+    def name_of(self, subject: str) -> str:
+        """What the table or the files call a subject."""
+        return self.identifiers.get(subject, subject)
+
+    def name_exclusions(self) -> None:
+        """Call the excluded subjects as the table or the files do, once nobody else is compared with them."""
+        self.exclusions = {self.name_of(subject): reason for subject, reason in self.exclusions.items()}
+
     def refuse(self, source: str, sentence: str) -> None:
         """Note an error that would be gone without this source."""
         self.errors.append(sentence)
@@ -58,7 +71,7 @@ class Findings:
         excluded = match_subjects(names, subjects, aliases or {})
         listed = match_subjects(names, list(self.exclusions), {})
         if missing := sorted({*names}.difference(excluded, listed)):
-            example = f"; subjects are called {subjects[0]!r}, for example" if len(subjects) else ""
+            example = f"; subjects are called {self.name_of(subjects[0])!r}, for example" if len(subjects) else ""
             raise InputError(f"There is no subject {missing[0]!r} to exclude{example}.")
         self.exclusions |= dict.fromkeys(sorted({*excluded.values()}), "excluded on request")
         return np.flatnonzero([subject not in self.exclusions for subject in subjects])

@@ -40,7 +40,7 @@ class BrainGraphs:
     subjects : sequence of str (n_graphs,), optional
         Unique identifiers; by default numbers.
     identifiers : sequence of str (n_graphs,), optional
-        Subjects as their table or files call them, such as sub-01 for 01, for tables of predictions; not in the digest.
+        Subjects as their table or files call them, such as sub-01 for 01: in tables and messages, not in the digest.
     sites : sequence of str (n_graphs,), optional
         Acquisition sites.
     covariates : DataFrame (n_graphs, n_covariates), optional
@@ -100,6 +100,7 @@ class BrainGraphs:
         series = None if time_series is None else fields.check_series(time_series)
         n_graphs = fields.count_graphs(graphs, series)
         subject_ids = fields.check_subjects(range(1, n_graphs + 1) if subjects is None else subjects, n_graphs)
+        shown_ids = fields.check_texts("identifiers", subject_ids if identifiers is None else identifiers, n_graphs)
         codes, names = fields.check_codes(labels, label_names, n_graphs)
         self.__dict__.update(
             adjacency=graphs,
@@ -107,11 +108,9 @@ class BrainGraphs:
             labels=fields.read_only(codes),
             label_names=names,
             subjects=subject_ids,
-            identifiers=fields.check_texts(
-                "identifiers", subject_ids if identifiers is None else identifiers, n_graphs
-            ),
+            identifiers=shown_ids,
             sites=None if sites is None else fields.check_texts("sites", sites, n_graphs),
-            _covariates=None if covariates is None else fields.check_covariates(covariates, subject_ids),
+            _covariates=None if covariates is None else fields.check_covariates(covariates, shown_ids),
             atlas=atlas,
             folds=tuple(fields.check_fold(i, fold, n_graphs) for i, fold in enumerate(folds, start=1)),
             exclusions=MappingProxyType(dict(exclusions or {})),
@@ -154,14 +153,14 @@ class BrainGraphs:
             names = [*self.identifiers.tolist(), *self.subjects.tolist()]
             index = {name: i % len(self) for i, name in enumerate(names)}
             if missing := [name for name in chosen.tolist() if name not in index]:
-                raise InputError(f"There is no subject {missing[0]!r}; the first is {str(self.subjects[0])!r}.")
+                raise InputError(f"There is no subject {missing[0]!r}; the first is {str(self.identifiers[0])!r}.")
             chosen = np.array([index[name] for name in chosen.tolist()])
         return self.subset(chosen)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per graph: ``subject``, ``label`` (the name of its class), ``site`` and the covariates."""
         names = np.array([*self.label_names, None], dtype=object)  # code -1 is the last
-        columns = {"subject": self.subjects, "label": names[self.labels]}
+        columns = {"subject": self.identifiers, "label": names[self.labels]}
         frame = pd.DataFrame(columns if self.sites is None else columns | {"site": self.sites})
         covariates = self.covariates
         return frame if covariates is None else pd.concat([frame, covariates.reset_index(drop=True)], axis=1)
@@ -190,7 +189,7 @@ class BrainGraphs:
 
     @property
     def covariates(self) -> pd.DataFrame | None:
-        """A copy of the covariates ``(n_graphs, n_covariates)``, indexed by subject."""
+        """A copy of the covariates ``(n_graphs, n_covariates)``, indexed by ``identifiers``."""
         frame: pd.DataFrame | None = self.__dict__["_covariates"]
         return None if frame is None else frame.copy()
 
@@ -259,7 +258,7 @@ class BrainGraphs:
         covariates = self.covariates
         exclusions = dict(self.exclusions)
         if reason is not None:
-            exclusions |= dict.fromkeys(np.delete(self.subjects, index).tolist(), reason)
+            exclusions |= dict.fromkeys(np.delete(self.identifiers, index).tolist(), reason)
         return self.replace(
             adjacency=None if self.adjacency is None else self.adjacency[rows],
             labels=self.labels[index],

@@ -94,9 +94,10 @@ def check_unique(subjects: Sequence[str], sources: Sequence[str], findings: "Fin
         if len(names) > 1:
             findings.errors.append(f"{list_some(list(map(repr, names)), 3)} are spellings of one subject; keep one.")
             continue
-        problem = f"Subject {names[0]!r} has {len(indices)} matrices"
+        problem = f"Subject {findings.name_of(names[0])!r} has {len(indices)} matrices"
         paths = [PurePosixPath(source) for source in where]
-        if len(where) > 1 and len({path.name for path in paths}) == 1:  # select= would leave out a whole folder
+        if len(where) > 1 and len({path.name for path in paths}) == 1 and not list_scans(where):
+            # select= would leave out a whole folder, unless it is that of a session.
             own = " and ".join(f"{path.parent.name}_{path.name}" for path in paths[:2])
             findings.errors.append(
                 f"{problem} ({', '.join(where[:3])}), and identifiers must differ. If these are several people, rename "
@@ -104,7 +105,7 @@ def check_unique(subjects: Sequence[str], sources: Sequence[str], findings: "Fin
             )
             continue
         if len(where) > 1:  # of several files, one can be chosen
-            problem += f" ({', '.join(where[:3])}); choose one with select= by a part of its file name"
+            problem += f" ({', '.join(where[:3])}); choose one with select=, a part of its path{list_scans(where)}"
         findings.errors.append(f"{problem}, or keep one of them.")
     n_persons = len({*find_persons(subjects)})
     if n_persons < len(spellings):

@@ -152,8 +152,7 @@ def examine_graphs(source: Any, options: ReadOptions | None = None) -> tuple[Bra
     """Read like :func:`load_graphs`, but return all problems instead of raising the first.
 
     ``source`` and ``options`` are those of :func:`load_graphs`. The data are ``None`` if they would be refused. The
-    findings also include asymmetric graphs, nodes without signal
-    and near-duplicate subjects.
+    findings also include asymmetric graphs, nodes without signal and near-duplicate subjects.
     """
     findings, data = Findings(), None
     with findings.noting():
@@ -183,6 +182,7 @@ def read_graphs(source: Any, options: ReadOptions, findings: Findings) -> BrainG
         attempt.exclusions |= {subject: f"set aside: {sentence}" for subject, sentence in set_aside.items()}
         attempt.handle("subjects set aside, because their data are refused", f"{len(set_aside)} subjects")
         attempt.warnings.append(f"{len(set_aside)} subject(s) were set aside, because their data are refused.")
+    attempt.name_exclusions()
     vars(findings).update(vars(attempt))
     if attempt.errors:
         return None

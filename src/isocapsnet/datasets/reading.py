@@ -173,9 +173,10 @@ def assemble(
             counts = f"{len(subjects)} subjects but {len(values)} {what}"
             findings.errors.append(f"{name or 'The data'}: there are {counts}.")
             return None
-    sources = [f"subject {subject}" for subject in subjects] if sources is None else sources
+    sources = [f"subject {name}" for name in map(findings.name_of, subjects)] if sources is None else sources
     findings.subjects |= dict(zip(sources, subjects, strict=False))
     kept = findings.exclude(options.exclude, subjects)
+    findings.name_exclusions()
     sources = _take(sources, kept)
     labels, sites, node_names = (_take(values, kept) for values in (labels, sites, node_names))
     if len(kept) < len(subjects):
@@ -209,7 +210,7 @@ def assemble(
         codes,
         label_names=label_names,
         subjects=subjects,
-        identifiers=[findings.identifiers.get(subject, subject) for subject in subjects],
+        identifiers=[*map(findings.name_of, subjects)],
         sites=sites,
         covariates=None if covariates is None else mend_covariates(covariates, findings),
         time_series=list(matrices) if is_series else None,
@@ -240,13 +241,16 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
         names = None if data.atlas is None else data.atlas.node_names
         changes["atlas"] = fit_atlas(load_atlas(options.atlas), names, data.n_nodes)
     data = data.replace(**changes) if changes else data
-    if data.sites is not None:
-        check_sites(np.unique(data.sites).tolist())
     findings.handled |= {what: list(where) for what, where in data.handled.items()}
     findings.exclusions |= data.exclusions
+    findings.identifiers |= dict(zip(data.subjects.tolist(), data.identifiers.tolist(), strict=True))
     if options.exclude:
         data = data.subset(findings.exclude(options.exclude, data.subjects.tolist()))
+        findings.name_exclusions()
         data = data.replace(exclusions=findings.exclusions)
+    if data.sites is not None:
+        remedy = "call it by one with data.replace(sites=...), where data is BrainGraphs.load(path) of a saved dataset"
+        check_sites(np.unique(data.sites).tolist(), remedy)
     return data
 
 

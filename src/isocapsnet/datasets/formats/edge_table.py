@@ -71,7 +71,7 @@ def read_edge_table(
     if weight is not None:
         weights = parse_numbers(table.name, [[cell] for cell in table.column(weight)], table.lines)[:, 0]
     findings.handle(f"{table.name} read as an edge list with a column of subjects", f"{len(rows_of)} subjects")
-    sources = {subject: f"{table.name}, subject {subject}" for subject in rows_of}
+    sources = {subject: f"{table.name}, subject {findings.name_of(subject)}" for subject in rows_of}
     lists = [
         EdgeList(
             sources[subject], ends[rows], weights[rows], [table.lines[row] for row in rows], True, weight is not None
@@ -89,7 +89,8 @@ def read_edge_table(
             cells = table.column(column)
             values = {subject: {cells[row] for row in rows_of[subject]} for subject in subjects}
             if other := next((subject for subject, several in values.items() if len(several) > 1), None):
-                raise InputError(f"{table.name} has several values of {column!r} for subject {other}; keep one.")
+                what = f"{column!r} for subject {findings.name_of(other)}"
+                raise InputError(f"{table.name} has several values of {what}; keep one.")
             columns[column] = as_array(table.name, [values[subject].pop() for subject in subjects])
     cohort = find_cohort(table.name, len(graphs), columns, options, findings, limit, ids=subjects)
     for subject in excluded:  # a row of the table of participants may have been noted as one without a matrix

@@ -86,6 +86,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     findings.subjects |= {scan.source: scan.subject for scan in scans}
     if participants is not None:
         rows = [scan.row for scan in scans]
+        findings.spell_alike([scan.subject for scan in scans])
         note_rows_alone(participants, rows, findings)
         leave_out_others(participants, [scan.subject for scan in scans], rows, findings)
     # Files of excluded subjects are not opened, because they may be unreadable.
@@ -130,7 +131,7 @@ def _identify(path: Path, name: str, folder: Path, participants: Participants | 
         if participants is not None and (row := participants.find(name)) is not None:
             return _Scan(path, name, source, participants.ids[row], row)
     stem = re.sub(r"\.(pconn|ptseries)$", "", name, flags=re.IGNORECASE)
-    if subject := entity(stem, "sub"):
+    if (subject := entity(stem, "sub")) and participants is None:
         findings.identify([subject], [f"sub-{subject}"])
     return _Scan(path, name, source, subject or stem, None)
 

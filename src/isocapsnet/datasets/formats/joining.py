@@ -40,7 +40,9 @@ def open_participants(
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
     findings.targets = participants.list_targets()
+    findings.identifiers.clear()  # the spelling of the table is used, not that of the files
     findings.identify(participants.ids, participants.table.column(participants.id_column))
+    findings.spell_alike(participants.ids)
     participants.merge_rows([column for column in columns_of(options) if column[:1] != "@"], findings)
     with findings.noting():
         participants.check_people(columns_of(options), options.exclude, findings)
@@ -147,6 +149,7 @@ def find_cohort(
         counts = Counter(row for row in rows if row is not None)
         if twice := [row for row, count in counts.items() if count > 1]:
             raise InputError(f"{where} has several graphs of subject {participants.ids[twice[0]]}; keep one.")
+        findings.spell_alike(ids)
         note_rows_alone(participants, rows, findings)
         leave_out_others(participants, ids, rows, findings)
         note_graphs_alone(participants, dict(zip(ids, rows, strict=True)), findings)

@@ -69,7 +69,7 @@ def read_rows(source: Any, options: ReadOptions, findings: Findings, limit: Read
         graphs,
         options=options,
         findings=findings,
-        sources=[f"{where}, subject {subject}" for subject in cohort["subjects"]],
+        sources=[f"{where}, subject {name}" for name in map(findings.name_of, cohort["subjects"])],
         node_names=None if node_names is None else [node_names] * len(graphs),
         name=name,
         **cohort,

@@ -137,7 +137,7 @@ def _read_arrays(
     node_names = texts.get("node_names")
     if node_names is not None and node_names.shape != graphs[0].shape[:1]:
         raise InputError(f"{where}: node_names has shape {node_names.shape} instead of {graphs[0].shape[:1]}.")
-    sources = [f"{where}, subject {subject}" for subject in cohort["subjects"]]
+    sources = [f"{where}, subject {name}" for name in map(findings.name_of, cohort["subjects"])]
     nodes: dict[str, Any] = {}
     if node_names is not None:
         nodes["node_names"] = [[str(n).strip() for n in node_names.tolist()]] * len(graphs)
