@@ -231,7 +231,7 @@ def test_loops_stay_on_the_diagonal_and_isolated_nodes_on_record(tmp_path):
     read = load_graphs(write(tmp_path / "s", "0,1,1\n1,2,2\n1,1,7\n", "0,1,1\n"), n_nodes=4)
     assert np.diag(read.adjacency[0]).tolist() == [0, 7, 0, 0]
     assert read.handled["edge lists: edges of nodes to themselves kept on the diagonal"] == ("1.csv",)
-    assert read.handled["edge lists: nodes without an edge in any file"] == ("node 3",)
+    assert read.handled["edge lists: nodes without an edge in any file (node 3)"] == ("1 node",)
 
 
 def test_a_subject_without_edges_has_a_header_alone(tmp_path):

@@ -371,7 +371,7 @@ def test_every_command_takes_the_options(tmp_path):
         assert result.exit_code == 0 or (command[0] == "explain" and "LinearClassifier" in result.output), result.output
     assert len(pd.read_csv(tmp_path / "p.csv")) == 39
     described = run("data", "describe", path, *reading).output
-    assert "array read as graphs: corr" in described
+    assert "graphs from the array corr: " in described
     assert "50010: excluded on request" in described
 
 

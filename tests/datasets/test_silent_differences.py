@@ -419,27 +419,15 @@ def test_two_spellings_of_a_site_are_refused_in_a_saved_dataset(tmp_path):
     assert load_graphs(saved.replace(sites=[site.strip().upper() for site in sites])).sites.tolist()[1] == "NYU"
 
 
-def test_what_was_handled_is_counted_without_names():
+def test_what_was_handled_is_counted_without_names(tmp_path):
     handled = {
-        "one": ["a.csv"], "two": ["a.csv", "b.csv"], "cut": ["a.csv, b.csv, c.csv and 4 more"],
+        "one": ["a.csv"], "two": ["a.csv", "b.csv"], "subject": ["e.csv, subject sub-1"],
         "counts": ["3 subjects"], "rows": ["3 of 12 rows"], "people": ["12 graphs of 6 people"],
     }  # fmt: skip
-    counts = {"one": ["1 file"], "two": ["2 files"], "cut": ["7 files"]}
-    assert count_handled(handled) == counts | {what: handled[what] for what in ("counts", "rows", "people")}
-
-
-def test_only_files_and_subjects_are_counted(tmp_path):
-    """Names of columns, arrays and nodes are those of no person; they stay as they are in cards and reports."""
+    counts = {"one": ["once"], "two": ["2 times"], "subject": ["once"]}
+    assert count_handled(handled) == handled | counts
     np.savez(tmp_path / "a.npz", conn=matrices(12, 5), other=matrices(12, 5), ID=np.arange(12), code=np.arange(12) + 5)
     data = load_graphs(tmp_path / "a.npz", array="conn", subjects="ID")
-    assert count_handled(data.handled) == {"array read as graphs": ["conn"], "array read as subjects": ["ID"]}
-    (tmp_path / "lists").mkdir()
-    for subject in range(1, 5):
-        (tmp_path / "lists" / f"{subject}.csv").write_text("1,2,0.5\n2,3,0.25\n1,3,0.1\n")
-    edges = load_graphs(tmp_path / "lists", n_nodes=20, index_base=1, kind="edges", directed=False)
-    silent = "edge lists: nodes without an edge in any file"
-    assert count_handled(edges.handled)[silent] == list(edges.handled[silent]) and "more" in edges.handled[silent][0]
-    rows = {"set to 0": ["e.csv, subject sub-1", "e.csv, subject sub-2"], "mirrored": ["subject 1"]}
-    assert count_handled(rows) == {"set to 0": ["2 subjects"], "mirrored": ["1 subject"]}
-    cut = {"not read": ["a.csv, b.csv, c.csv and 4,000 more"], "links to folders not followed": ["sub-01"]}
-    assert [*count_handled(cut).values()] == [["4003 files"], ["1 link"]]
+    assert count_handled(data.handled) == {
+        "graphs from the array conn": ["12 graphs"], "subjects from the array ID": ["12 subjects"]
+    }  # fmt: skip

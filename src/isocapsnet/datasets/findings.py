@@ -29,7 +29,7 @@ class Findings:
     identifiers: dict[str, str] = field(default_factory=dict, repr=False)
 
     def handle(self, what: str, where: str) -> None:
-        """Record that something was mended in one file."""
+        """Record that something was mended in a file or, where it is about many at once, how many: "12 subjects"."""
         self.handled.setdefault(what, []).append(where)
 
     def identify(self, subjects: Iterable[str], names: Iterable[str]) -> None:

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 # 4 MB of float32: small enough for the processor's cache, so that the passes over one chunk cost one read.
 _CHUNK_VALUES = 1_000_000
 _LISTED = 8
-# The end of a list of names that is cut, and counts: "3 subjects", "3 of 12 rows", "12 graphs of 6 people".
-_MORE = re.compile(r" and ([\d,]+) more$")
+# "3 subjects", "3 of 12 rows", "12 graphs of 6 people".
 _COUNT = re.compile(r"\d+ ((\w+ )?of \d+ )?[a-z]+")
-# What is said of columns, arrays and nodes, and where it is said of one subject in a file of several.
-_NO_FILES = re.compile(r"(column|array) read as |graphs along the last axis|edge lists: nodes without an edge")
-_ONE_SUBJECT = re.compile(r"(^|, )subject ")
 
 
 def make_passport(data: "BrainGraphs") -> dict[str, Any]:
@@ -93,23 +89,9 @@ def format_passport(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def count_handled(handled: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What was handled to how often: files and subjects are counted, because they may name people; the rest stays."""
-    counted = {}
-    for what, where in handled.items():
-        if _NO_FILES.match(what) or all(map(_COUNT.fullmatch, where)):
-            counted[what] = list(where)
-        elif all(map(_ONE_SUBJECT.search, where)):
-            counted[what] = [f"{len(where)} subject{'s' * (len(where) != 1)}"]
-        else:
-            n_names, kind = sum(map(_count_names, where)), "link" if what.startswith("links ") else "file"
-            counted[what] = [f"{n_names} {kind}{'s' * (n_names != 1)}"]
-    return counted
-
-
-def _count_names(text: str) -> int:
-    """The number of names in a list that may be cut."""
-    names, more = _MORE.sub("", text), _MORE.search(text)
-    return names.count(", ") + 1 + (int(more[1].replace(",", "")) if more else 0)
+    """What was handled to how often. Files are not listed, because their names may be those of people."""
+    times = {what: "once" if len(where) == 1 else f"{len(where)} times" for what, where in handled.items()}
+    return {what: [*where] if all(map(_COUNT.fullmatch, where)) else [times[what]] for what, where in handled.items()}
 
 
 def _digest_header(data: "BrainGraphs") -> bytes:

@@ -249,7 +249,7 @@ def apply_options(data: BrainGraphs, options: ReadOptions, findings: Findings) -
         findings.name_exclusions()
         data = data.replace(exclusions=findings.exclusions)
     if data.sites is not None:
-        remedy = "call it by one with data.replace(sites=...), where data is BrainGraphs.load(path) of a saved dataset"
+        remedy = "give it one name with data.replace(sites=...); BrainGraphs.load(path) opens a saved dataset as it is"
         check_sites(np.unique(data.sites).tolist(), remedy)
     return data
 

@@ -48,7 +48,10 @@ def build_graphs(
     is_silent = ~np.logical_or.reduce([graph.any(axis=0) | graph.any(axis=1) for graph in graphs])
     if is_silent.any():
         silent = [names[node] for node in np.flatnonzero(is_silent)]
-        findings.handle("edge lists: nodes without an edge in any file", list_some(silent))
+        findings.handle(
+            f"edge lists: nodes without an edge in any file ({list_some(silent)})",
+            f"{len(silent)} node{'s' * (len(silent) > 1)}",
+        )
     return graphs, names, is_directed
 
 

@@ -73,8 +73,8 @@ def find_files(
         and not _SIDE_FILES.fullmatch(path.name)
     ]
     if regressors := {path for path in files if _REGRESSORS.fullmatch(path.name) or _is_motion(path)}:
-        left_out = [path.name for path in files if path in regressors]
-        findings.handle("files of confounds or motion not read", list_some(left_out, 3))
+        for path in (path for path in files if path in regressors):
+            findings.handle("files of confounds or motion not read", path.name)
         files = [path for path in files if path not in regressors]
     if bids := [path for path in files if _BIDS_DATA.fullmatch(path.name)]:
         if len(bids) < len(files):
@@ -101,7 +101,8 @@ def find_files(
         chosen = series or graphs
     elif options.kind == "auto" and _are_side_files(graphs, series):
         chosen = series
-        findings.handle("files not read, because the others are time series", list_some([p.name for p in graphs], 3))
+        for path in graphs:
+            findings.handle("files not read, because the others are time series", path.name)
     else:
         chosen = graphs or series
         if graphs and series:
@@ -179,7 +180,8 @@ def _note_others(paths: list[Path], findings: Findings) -> None:
     links = [path.name for path in paths if path.is_symlink() and path.is_dir()]
     for what, names in (("files of other formats not read", others), ("links to folders not followed", links)):
         if names:
-            findings.handle(what, list_some(names, 3))
+            for name in names:
+                findings.handle(what, name)
             findings.warnings.append(f"{what.capitalize()}: {list_some(names, 3)}.")
 
 

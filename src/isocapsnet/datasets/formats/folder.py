@@ -79,7 +79,7 @@ def read_folder(folder: Path, options: ReadOptions, findings: Findings, limit: R
     names = name_files(paths, folder)
     participants = open_participants(names, table, options, findings, limit)
     if participants is not None and options.subjects is not None:
-        findings.handle("column read as subjects", str(options.subjects))
+        findings.handle(f"subjects from the column {options.subjects}", f"{len(participants.ids)} rows")
     if participants is None and (asked := [c for c in (*columns_of(options), options.subjects) if c and c[0] != "@"]):
         raise InputError(f"{folder.name} has no participants.tsv with {asked[0]!r}; add one, or pass participants=.")
     scans = [_identify(*file, folder, participants, findings) for file in zip(paths, names, strict=True)]

@@ -131,7 +131,7 @@ def find_cohort(
     if subjects_key is not None:
         ids = [_spell(value) for value in columns[subjects_key].tolist()]
         if options.subjects is not None:
-            findings.handle("array read as subjects", subjects_key)
+            findings.handle(f"subjects from the array {subjects_key}", f"{n_graphs} subjects")
     elif ids is None and options.participants is not None and options.subjects is None:
         options = _with_ids_in_order(where, n_graphs, options, limit)
     if ids is None and options.subjects is not None:

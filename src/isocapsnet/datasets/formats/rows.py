@@ -60,7 +60,7 @@ def read_rows(source: Any, options: ReadOptions, findings: Findings, limit: Read
     ids = _find_ids(where, rows.columns, options)
     columns = {key: as_array(where, cells) for key, cells in rows.columns.items() if cells is not ids}
     if ids is not None and options.subjects is not None:
-        findings.handle("column read as subjects", str(options.subjects))
+        findings.handle(f"subjects from the column {options.subjects}", f"{len(ids)} subjects")
     if ids is not None:
         written, ids = ids, clean_identifiers(ids)
         findings.identify(ids, written)

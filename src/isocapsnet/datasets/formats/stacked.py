@@ -124,7 +124,7 @@ def _read_arrays(
     key = _find_graphs(where, arrays, lists or {}, options)
     graphs = _orient(where, key, arrays[key], options, findings, is_last) if key in arrays else (lists or {})[key]
     if options.array is not None:
-        findings.handle("array read as graphs", key)
+        findings.handle(f"graphs from the array {key}", f"{len(graphs)} graphs")
     if isinstance(graphs, np.ndarray) and (not graphs.size or graphs.dtype.kind not in "biuf"):
         raise InputError(f"{where}: the array {key} is {graphs.dtype} of shape {graphs.shape}; graphs are numbers.")
     texts = {k: _as_text(where, k, a) if a.dtype.kind == "S" else a for k, a in arrays.items() if k != key}
@@ -203,7 +203,7 @@ def _orient(
     if axis == 0:
         return array
     if not is_last:
-        findings.handle("graphs along the last axis of the array", key)
+        findings.handle(f"graphs along the last axis of the array {key}", f"{array.shape[2]} graphs")
     return np.ascontiguousarray(np.moveaxis(array, 2, 0))
 
 
