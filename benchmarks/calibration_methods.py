@@ -84,7 +84,7 @@ def decode(text: str, cell: Cell) -> list[FoldArea]:
     splits, labels = cell.splits(), cell.labels
     ends = np.cumsum([len(test) for _, test in splits])[:-1]
     return [
-        FoldArea.of(labels[test], own[:, 0] if n_columns == 1 else own, len(train))
+        FoldArea.of(labels[test], own[:, 0] if n_columns == 1 else own, len(train), subjects=test)
         for (train, test), own in zip(splits, np.split(ranks, ends), strict=True)
     ]
 

@@ -2,7 +2,8 @@
 
 Features are Gaussian with shared factors. Two equally good methods are ridge regressions on two overlapping blocks of
 features that have the same distribution. A worse method is one of them with noise added to its scores, as much as
-lowers its mean ROC AUC by the difference that is asked for.
+lowers its mean ROC AUC by the difference that is asked for. The noise of a subject is new in each repeat, as if a
+network had another random start, or lasts, as if the method could not see what another one sees.
 """
 
 import ast
@@ -17,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from isocapsnet.evaluation import areas, inference, resampled
+from isocapsnet.evaluation import areas, differences, inference, resampled
 from isocapsnet.evaluation.areas import FoldArea
-from isocapsnet.evaluation.inference import MARGIN
+from isocapsnet.evaluation.differences import MARGIN
 from isocapsnet.evaluation.naming import digest_of, seed_from
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.protocol import stratified_folds
@@ -34,6 +35,8 @@ BALANCES = {2: (0.5, 0.35, 0.2), 3: (0.33, 0.25, 0.2)}
 AREAS = (0.5, 0.65, 0.8, 0.95)
 #: A difference that a test should find.
 DIFFERENCE = 0.1
+#: By how much lasting noise makes two equally good methods worse, from the largest area.
+LASTING = 0.15
 #: Datasets per cell without and with an effect.
 N_NULL, N_EFFECT = 1000, 300
 #: Features of both methods, and of each alone; shared factors.
@@ -105,7 +108,9 @@ def ridge_scores(
     return [targets[:, test] - np.linalg.solve(inverse[:, test[:, None], test], dual[:, test]) for _, test in splits]
 
 
-def fold_areas(labels: NDArray[np.int64], scores: NDArray[np.float64], n_train: int) -> list[FoldArea]:
+def fold_areas(
+    labels: NDArray[np.int64], scores: NDArray[np.float64], n_train: int, subjects: NDArray[np.int64] | None = None
+) -> list[FoldArea]:
     """``FoldArea.of`` of many datasets at once: scores ``(n_datasets, n_test, n_classes)`` without ties."""
     n_test, n_classes = scores.shape[1:]
     counts = np.bincount(labels, minlength=n_classes)
@@ -129,7 +134,10 @@ def fold_areas(labels: NDArray[np.int64], scores: NDArray[np.float64], n_train: 
     variances = (d**2).sum(axis=1) @ counts / ((n_test - 1) * len(columns) ** 2)
     small = labels.astype(np.min_scalar_type(n_classes))
     parts = zip(areas.tolist(), variances.tolist(), placements / len(columns), all_ranks, strict=True)
-    return [FoldArea(area, variance, small, own, n_train, ranks=ranks) for area, variance, own, ranks in parts]
+    return [
+        FoldArea(area, variance, small, own, n_train, subjects=subjects, ranks=ranks)
+        for area, variance, own, ranks in parts
+    ]
 
 
 def _rank(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -156,7 +164,7 @@ def ridge_folds(cell: Cell, strength: float, n_datasets: int, scenario: str) -> 
 def by_dataset(cell: Cell, scores: Sequence[NDArray[np.float64]]) -> Folds:
     """The test folds of each dataset, from the scores of each fold."""
     labels, splits = cell.labels, cell.splits()
-    folds = [fold_areas(labels[test], own, len(train)) for (train, test), own in zip(splits, scores, strict=True)]
+    folds = [fold_areas(labels[test], own, len(train), test) for (train, test), own in zip(splits, scores, strict=True)]
     return [list(folds_of_one) for folds_of_one in zip(*folds, strict=True)]
 
 
@@ -178,17 +186,34 @@ def find_strength(n_subjects: int, balance: float, n_classes: int, area: float) 
     return float(optimize.brentq(missing, 0.0, 2.0, xtol=0.002))
 
 
-def worsen(cell: Cell, first: Folds, scores: Sequence[NDArray[np.float64]], by: float) -> Folds:
-    """The second method with as much noise in its scores as makes its mean ROC AUC lower by ``by``."""
-    rng = np.random.default_rng(seed_from("calibration noise", cell.name, by))
-    noise = [rng.normal(size=own.shape) * own.std(axis=1, keepdims=True) for own in scores]
+def worsen(
+    cell: Cell, first: Folds, scores: Sequence[NDArray[np.float64]], by: float, lasting: str = "", failing: bool = False
+) -> Folds:
+    """The second method with as much noise in its scores as makes its mean ROC AUC lower by ``by``.
+
+    With a name in ``lasting``, the noise of a subject is the same in all repeats, and another one for another name.
+    With ``failing``, half of the fits have noise and the others have none.
+    """
+    if not lasting:
+        rng = np.random.default_rng(seed_from("calibration noise", cell.name, by, *["failing"] * failing))
+        noise = [rng.normal(size=own.shape) for own in scores]
+        noise = [extra * rng.integers(2, size=(len(extra), 1, 1)) for extra in noise] if failing else noise
+    else:
+        rng = np.random.default_rng(seed_from("calibration lasting noise", cell.name, lasting))
+        by_subject = rng.normal(size=(len(scores[0]), cell.n_subjects, cell.n_classes))
+        noise = [by_subject[:, test] for _, test in cell.splits()]
+    noise = [extra * own.std(axis=1, keepdims=True) for extra, own in zip(noise, scores, strict=True)]
     labels, target = [cell.labels[test] for _, test in cell.splits()], mean_area(first) - by
 
     def excess(amount: float) -> float:
         parts = zip(labels, scores, noise, strict=True)
         return float(np.mean([_areas(truth, own + amount * extra) for truth, own, extra in parts]) - target)
 
-    amount = optimize.brentq(excess, 0.0, 20.0, xtol=1e-3) if excess(0.0) > 0 else 0.0
+    most = 20.0  # with few datasets, not even this may be enough, or nothing too much
+    if excess(0.0) <= 0 or excess(most) >= 0:
+        amount = 0.0 if excess(0.0) <= 0 else most
+    else:
+        amount = optimize.brentq(excess, 0.0, most, xtol=1e-3)
     return by_dataset(cell, [own + amount * extra for own, extra in zip(scores, noise, strict=True)])
 
 
@@ -232,7 +257,7 @@ def compare(first: Folds, second: Folds, name: str) -> dict[str, int]:
 
 def tests_digest() -> str:
     """Changes with the code of the tests, but not with its text, so that figures of earlier ones are computed again."""
-    trees = [ast.parse(inspect.getsource(module)) for module in (areas, inference, resampled)]
+    trees = [ast.parse(inspect.getsource(module)) for module in (areas, inference, differences, resampled)]
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
@@ -260,4 +285,14 @@ def simulate_ridge(cell: Cell, area: float, n_datasets: int) -> dict[str, Any]:
             worse = worsen(cell, first, scores, by)
             by_test: dict[str, Any] = {name: compare(first, worse, name) for name in TESTS}
             result[what] = {"n": n_datasets, "difference": mean_area(first) - mean_area(worse)} | by_test
+    if area == AREAS[-1]:
+        one, other, worse = (
+            worsen(cell, first, scores, by, name)
+            for name, by in (("one", LASTING), ("other", LASTING), ("worse", LASTING + DIFFERENCE))
+        )
+        steady, failing = (worsen(cell, first, scores, LASTING, failing=fails) for fails in (False, True))
+        scenarios = {"lasting": (one, other), "lasting difference": (one, worse), "failing": (steady, failing)}
+        for what, (better, second) in scenarios.items():
+            by_test = {name: compare(better, second, name) for name in TESTS}
+            result[what] = {"n": n_datasets, "difference": mean_area(better) - mean_area(second)} | by_test
     return {name: figures | {"tests": tests_digest()} for name, figures in result.items()}

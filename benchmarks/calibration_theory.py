@@ -8,7 +8,7 @@ from scipy import stats
 
 from calibration_ridge import SCHEMES
 from calibration_tables import make_table
-from isocapsnet.evaluation.inference import MARGIN
+from isocapsnet.evaluation.differences import MARGIN
 from isocapsnet.evaluation.power import CORRELATION, Design, needed_subjects, power_of_equivalence
 
 WIDTH = """Most intervals are wider than they have to be. The variance of the mean over J folds is taken to be that of
@@ -23,7 +23,9 @@ At a ROC AUC of 0.5 the needed factor is a little below that of shared pairs. Th
 less the folds depend on each other, and the smaller it is. The factor of Nadeau and Bengio is kept for two reasons.
 Other methods are not linear in the labels. And the variance of a fold that is computed is that over
 test subjects; that over training sets comes on top. The right factor cannot be estimated without bias from one dataset
-(Bengio and Grandvalet, 2004). It is the same everywhere, so that intervals and tests agree.
+(Bengio and Grandvalet, 2004). It is the same for chance and intervals, so that these agree. For differences of
+two methods over several repeats, how much the contributions of subjects differ between repeats says more
+(`largest_variance` in `evaluation/differences.py`).
 """
 
 

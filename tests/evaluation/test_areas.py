@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from isocapsnet.evaluation import areas
 from isocapsnet.evaluation.areas import (
     FoldArea,
     auc_variance,
@@ -49,6 +50,13 @@ def test_drawn_null_areas_are_areas_of_assigned_labels(seed: int, n_classes: int
     assert set(np.round(drawn, 6)) <= set(areas)
     shares = [np.mean(np.round(drawn, 6) == area) for area in areas]
     assert shares == pytest.approx(times / times.sum(), abs=0.05)
+
+
+def test_null_areas_do_not_depend_on_how_many_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fold = FoldArea.of(*_fold(0, 3, 50, 2), 100)
+    together = draw_null_areas(fold, 300)
+    monkeypatch.setattr(areas, "_MOST_DRAWN", 333)
+    assert np.array_equal(draw_null_areas(fold, 300), together)
 
 
 def test_the_null_variance_without_ties_is_that_of_mann_and_whitney() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.model_selection import StratifiedKFold
 
-from isocapsnet.evaluation import inference, resampled
+from isocapsnet.evaluation import differences, inference, resampled
 from isocapsnet.evaluation.areas import FoldArea
 
 N_FEATURES = 300
@@ -48,7 +48,7 @@ def simulate(study: Study, seed: int) -> tuple[list[FoldArea], list[FoldArea]]:
             for kernel, method in zip(kernels, methods, strict=True):
                 scores = _ridge(kernel, np.eye(study.n_classes)[labels], train, test)
                 scores = np.round(2 * scores / scores.std(axis=0)) / 2 if study.has_ties else scores
-                method.append(FoldArea.of(labels[test], scores, len(train)))
+                method.append(FoldArea.of(labels[test], scores, len(train), subjects=test))
     return methods
 
 
@@ -103,13 +103,13 @@ def test_no_association_is_called_above_chance_in_at_most_5_percent_of_studies(s
 @pytest.mark.parametrize("study", NULL, ids=str)
 def test_equal_methods_are_called_different_in_at_most_5_percent_of_studies(study: Study) -> None:
     pairs = studies(study)
-    assert is_at_most_5_percent([inference.difference(*pair).p_value <= 0.05 for pair in pairs])
+    assert is_at_most_5_percent([differences.difference(*pair).p_value <= 0.05 for pair in pairs])
 
 
 def test_the_tests_use_the_level_that_they_are_given() -> None:
     p_values = [inference.above_chance(first) for study in NULL for first, _ in studies(study)]
     assert 0.01 < np.mean(np.array(p_values) <= 0.05) <= 0.05
-    different = [inference.difference(*pair).p_value for study in NULL for pair in studies(study)]
+    different = [differences.difference(*pair).p_value for study in NULL for pair in studies(study)]
     assert np.mean(np.array(different) <= 0.05) <= 0.05
 
 
@@ -154,7 +154,7 @@ def test_levels_in_the_grid(study: Study) -> None:
     pairs = [simulate(study, seed) for seed in range(500)]
     shares = {
         "above chance": [inference.above_chance(first) <= 0.05 for first, _ in pairs],
-        "different": [inference.difference(*pair).p_value <= 0.05 for pair in pairs],
+        "different": [differences.difference(*pair).p_value <= 0.05 for pair in pairs],
     }
     print(study, {name: np.mean(found) for name, found in shares.items()})
     assert all(is_at_most_5_percent(found) for found in shares.values())
@@ -180,4 +180,4 @@ def test_methods_that_differ_by_the_margin_are_called_equivalent_in_at_most_5_pe
     ]
     margin = abs(np.mean([mean_area(first) - mean_area(second) for first, second in pairs]))
     assert margin > 0.02
-    assert is_at_most_5_percent([inference.difference(*pair, margin).p_equivalent <= 0.05 for pair in pairs])
+    assert is_at_most_5_percent([differences.difference(*pair, margin).p_equivalent <= 0.05 for pair in pairs])

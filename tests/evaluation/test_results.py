@@ -37,7 +37,7 @@ def _record(method: str, repeat: int, fold: int, area: float, **job: Any) -> dic
         "job": described | job,
         "classes": ["a", "b"],
         "n_train": 80,
-        "test": list(range(40)),
+        "test": list(range(40 * fold, 40 * fold + 40)),
         "labels": [0] * 20 + [1] * 20,
         "probabilities": np.c_[1 - score, score].tolist(),
         "seconds": {"tune": 1.0, "fit": 2.0, "predict": 0.5},
@@ -104,8 +104,9 @@ def test_the_resampled_t_test_gives_the_verdicts_it_always_gave() -> None:
 
 
 def test_methods_with_almost_the_same_predictions_are_equivalent() -> None:
-    """0.7 and 0.7025 differ in one of 400 pairs of each fold."""
-    records = [*_records("gcn", [0.7025] * 30), *_records("linear", [0.7] * 30)]
+    """0.7 and 0.7025 differ in one of 400 pairs of each of 3 x 10 folds."""
+    folds = [(name, area, i) for name, area in (("gcn", 0.7025), ("linear", 0.7)) for i in range(30)]
+    records = [{**_record(name, i // 10, i % 10, area), "n_train": 360} for name, area, i in folds]
     table = tabulate(records)
     assert table.rows[0].verdict == "above chance, equivalent to linear (±0.03)"
     assert table.comparisons[0].p_equivalent < 0.05
@@ -246,7 +247,10 @@ def test_a_verdict_says_when_not_even_a_perfect_score_could_be_above_chance() ->
     assert verdicts["a"].startswith("not distinguishable from chance") and "too few folds" in verdicts["a"]
     assert verdicts["constant"] == "not distinguishable from chance"
     assert tabulate(crowd).rows[0].verdict == "above chance"
-    tiny = [{**r, "labels": [0, 1, 1], "probabilities": [[1, 0], [0, 1], [0, 1]], "n_train": 6} for r in crowd]
+    tiny = [
+        {**r, "test": r["test"][:3], "labels": [0, 1, 1], "probabilities": [[1, 0], [0, 1], [0, 1]], "n_train": 6}
+        for r in crowd
+    ]
     assert "even a perfect score would not be above chance" in tabulate(tiny).rows[0].verdict
 
 

@@ -16,6 +16,9 @@ from scipy import stats
 from isocapsnet.evaluation.metrics import roc_auc
 from isocapsnet.evaluation.statistics import CHANCE
 
+#: Labels that are drawn at a time.
+_MOST_DRAWN = 2_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class FoldArea:
@@ -33,6 +36,8 @@ class FoldArea:
     weight: float = 1.0
     #: The person of each test graph (n_test,) as a number, if people have several; ``null_variance`` includes this.
     persons: NDArray[np.int64] | None = None
+    #: The number of each test graph (n_test,) in the dataset, which identifies a subject across repeats.
+    subjects: NDArray[np.int64] | None = None
     #: Ranks of the test subjects in each column of the probabilities (n_test, n_classes).
     ranks: NDArray[np.float32] | None = None
 
@@ -44,6 +49,7 @@ class FoldArea:
         n_train: int,
         weight: float = 1.0,
         persons: NDArray[np.int64] | None = None,
+        subjects: ArrayLike | None = None,
     ) -> Self:
         """From classes (n_test,) and probabilities (n_test, n_classes), or scores (n_test,) of the class 1."""
         truth, scores = np.asarray(labels, dtype=np.int64), np.asarray(probabilities, dtype=np.float64)
@@ -57,6 +63,7 @@ class FoldArea:
             n_train,
             weight,
             persons,
+            None if subjects is None else np.asarray(subjects, dtype=np.int64),
             stats.rankdata(scores, axis=0).astype(np.float32),
         )
 
@@ -100,8 +107,12 @@ def draw_null_areas(fold: FoldArea, n_draws: int) -> NDArray[np.float64]:
     for column in columns:
         n_positive, n_negative = counts[column], fold.n_test - counts[column]
         weights[:, column] = (fold.ranks[:, column] - (n_positive + 1) / 2) / (n_positive * n_negative * len(columns))
-    draws = np.random.default_rng(0).permuted(np.tile(fold.labels, (n_draws, 1)), axis=1)
-    areas: NDArray[np.float64] = weights[np.arange(fold.n_test), draws].sum(axis=1)
+    rng, own, areas = np.random.default_rng(0), np.arange(fold.n_test), np.empty(n_draws)
+    rows = max(1, _MOST_DRAWN // fold.n_test)
+    for start in range(0, n_draws, rows):
+        some = areas[start : start + rows]
+        draws = rng.permuted(np.tile(fold.labels, (len(some), 1)), axis=1)
+        some[:] = weights[own, draws].sum(axis=1)
     return areas
 
 

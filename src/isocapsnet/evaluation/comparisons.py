@@ -8,8 +8,8 @@ import numpy as np
 
 from isocapsnet.evaluation import statistics
 from isocapsnet.evaluation.areas import FoldArea, expected_null_variance
+from isocapsnet.evaluation.differences import MARGIN, Difference
 from isocapsnet.evaluation.evidence import Evidence, FoldIndex
-from isocapsnet.evaluation.inference import MARGIN, Difference
 from isocapsnet.evaluation.procedures import Procedure
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval
 

@@ -69,7 +69,8 @@ def summarise(record: Mapping[str, Any], persons: NDArray[np.int64] | None = Non
     # The weight of the fold in means is its number of subjects if folds are sites, else 1.
     weight = 1 if sites is None else int(sites["n_subjects"])
     tested = None if persons is None else persons[record["test"]]
-    area = None if job["permutation"] else FoldArea.of(labels, probabilities, record["n_train"], weight, tested)
+    fold = record["n_train"], weight, tested, record["test"]
+    area = None if job["permutation"] else FoldArea.of(labels, probabilities, *fold)
     widening = 1.0 if area is None else design_effect(area.placements, area.labels, tested)
     variances = score_variances(labels, probabilities) if is_plain else {}
     return Summary(

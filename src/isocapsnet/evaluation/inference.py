@@ -10,37 +10,22 @@ intervals differ in v_j:
 
 - above chance: the exact variance over all assignments of labels to test subjects (:func:`above_chance`);
 - interval of a ROC AUC: the same variance, changed by what Hanley and McNeil's formula says for another area;
-- difference of two methods: DeLong's variance of the paired difference, less what it has too much in small folds
-  (:func:`difference`);
+- difference of two methods: DeLong's variance of the paired difference; over several repeats, another variance of the
+  mean (:func:`isocapsnet.evaluation.differences.difference`);
 - interval of another metric: the sum of squared contributions of the test subjects (:func:`mean_interval`).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from isocapsnet.evaluation.areas import FoldArea, draw_null_areas, pair_shares, relative_variance
+from isocapsnet.evaluation.areas import FoldArea, draw_null_areas, relative_variance
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, Interval, permutation_p_value, weighted_mean
 
-#: Two methods whose ROC AUC differs by less than this are called equivalent.
-MARGIN = 0.03
 #: Random assignments of labels, if there is a single test fold.
 _N_DRAWS = 9999
-#: If a test fold has more subjects, what DeLong's variance has too much is not computed exactly. It is below a
-#: thousandth if scores do not separate the classes.
-_MOST_PAIRED = 1000
-
-
-class Difference(NamedTuple):
-    """The difference of two methods: its interval, and p-values of "they are equal" and "they differ by MARGIN"."""
-
-    interval: Interval
-    p_value: float
-    p_equivalent: float
 
 
 def variance_factors(weights: ArrayLike, test_over_train: ArrayLike) -> NDArray[np.float64]:
@@ -115,104 +100,6 @@ def mean_interval(
     mean = _mean(scored, values[defined])
     half = stats.norm.isf(LEVEL / 2) * np.sqrt(_factors(scored) @ spread[defined])
     return Interval(mean, float(np.maximum(mean - half, bounds[0])), float(np.minimum(mean + half, bounds[1])))
-
-
-def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: float = MARGIN) -> Difference:
-    """Difference in ROC AUC of two methods over the same folds.
-
-    The area is a mean over pairs of test subjects of different classes. The variance of such a mean is the sum of the
-    products of all pairs that share a subject (Hoeffding, 1948). With c_il for what the pair of subjects i and l adds
-    to the difference, less its expectation, this is v_j = Σ_i (Σ_l c_il)² - Σ_il c_il². The first sum is the variance
-    of DeLong, DeLong and Clarke-Pearson (1988), Σ_k S_k / n_jk over classes k, where S_k is the variance of the
-    subjects' differences of placements. The second one is the small-sample excess of the first, which counts each pair
-    twice. Both are averaged over folds, so that folds with a single subject of a class can be used. v_j is at least
-    half of the first sum, which it cannot be below for two classes.
-
-    S_k is at least 1 / (4 C² n_k), as if the placement of one of the n_k subjects of the class differed by half of its
-    range in one of the C scored columns (one for two classes): otherwise methods that are both perfect would differ by
-    0 for sure.
-
-    If people have several graphs, placements are averaged over the graphs of a person, and people are what is counted.
-
-    Since S_k is estimated, quantiles are those of Student's t with the degrees of freedom of Welch and Satterthwaite,
-    at most one less than the number of subjects without that of folds: in each fold, placements of the classes have
-    means that depend on each other.
-    "They are equal" is tested two-sided. "They differ by ``margin`` or more" is tested by two one-sided tests, of which
-    the larger p-value is returned (Schuirmann, 1987).
-    """
-    pairs = [(a, b) for a, b in zip(first, second, strict=True) if not np.isnan(a.area - b.area)]
-    if not pairs:
-        return Difference(Interval(*[float("nan")] * 3), 1.0, 1.0)
-    mean = _mean([a for a, _ in pairs], [a.area - b.area for a, b in pairs])
-    variance, freedom = _paired_variance(pairs)
-    error = float(np.sqrt(variance))
-    half = float(stats.t.isf(LEVEL / 2, freedom)) * error
-    p_value, p_equivalent = stats.t.sf([abs(mean) / error, (margin - abs(mean)) / error], freedom)
-    interval = Interval(mean, max(mean - half, -1.0), min(mean + half, 1.0))
-    return Difference(interval, float(2 * p_value), float(p_equivalent))
-
-
-def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float, float]:
-    """The variance V of the mean difference in area, and its degrees of freedom."""
-    pairs = [(_per_person(a), _per_person(b)) for a, b in pairs]
-    classes, labels = np.unique(np.concatenate([a.labels for a, _ in pairs]), return_inverse=True)
-    differences = np.concatenate([a.placements - b.placements for a, b in pairs])
-    centred = differences - (np.bincount(labels, differences) / np.bincount(labels))[labels]
-    shape = len(pairs), len(classes)
-    groups = np.repeat(np.arange(shape[0]), [a.n_test for a, _ in pairs]) * shape[1] + labels
-    counts = np.bincount(groups, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    squares = np.bincount(groups, centred**2, shape[0] * shape[1]).reshape(shape)
-    factors = _factors([a for a, _ in pairs])
-    weights = np.divide(factors[:, None], counts**2, out=np.zeros_like(counts), where=counts > 0)
-    # Each repeat of the cross-validation tests all subjects once.
-    repeats = max(1.0, len(labels) / float(np.mean([a.n_test + a.n_train for a, _ in pairs])))
-    n_subjects, total = counts.sum(axis=0) / repeats, (counts * weights).sum(axis=0)
-    n_columns = len(classes) if len(classes) > 2 else 1
-    least = total / (4 * n_columns**2 * n_subjects)
-    around_mean = (squares * weights).sum(axis=0)
-    parts = np.maximum(around_mean * n_subjects / np.maximum(n_subjects - 1, 1), least)
-    freedom = np.maximum(total**2 / (counts * weights**2).sum(axis=0) / repeats - 1, 1)
-    variance = parts.sum() - min(_excess(pairs, classes, factors, parts), parts.sum() / 2)
-    most = max(1.0, (len(labels) - len(pairs)) / repeats - 1)
-    return float(variance), float(min(most, parts.sum() ** 2 / np.sum(parts**2 / freedom)))
-
-
-def _excess(
-    pairs: Sequence[tuple[FoldArea, FoldArea]],
-    classes: NDArray[np.integer[Any]],
-    factors: NDArray[np.float64],
-    parts: NDArray[np.float64],
-) -> float:
-    """By how much ``parts``, DeLong's variance of the mean difference, is too large: Σ c_il², weighted by fold."""
-    largest = max(a.n_test for a, _ in pairs)
-    if largest > _MOST_PAIRED or any(fold.ranks is None for pair in pairs for fold in pair):
-        return float(parts.sum() / (largest + 2))  # what it is if scores do not separate the classes
-    counts, sums, squares = np.zeros((3, len(pairs), len(classes), len(classes)))
-    for fold, (a, b) in enumerate(pairs):
-        members = (a.labels[:, None] == classes).astype(np.float64)
-        shares = pair_shares(a) - pair_shares(b)
-        counts[fold] = np.outer(members.sum(axis=0), members.sum(axis=0))
-        sums[fold], squares[fold] = members.T @ shares @ members, members.T @ shares**2 @ members
-    expected = (sums * counts).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
-    squares += (expected**2 - 2 * expected * sums) / np.maximum(counts, 1) * (counts > 0)
-    return float(factors @ np.triu(squares, 1).sum(axis=(1, 2)))
-
-
-def _per_person(fold: FoldArea) -> FoldArea:
-    """A fold whose test subjects are people instead of graphs, with the mean placement of each."""
-    if fold.persons is None:
-        return fold
-    keys = np.stack([fold.persons, fold.labels.astype(np.int64)])
-    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    sizes = np.bincount(inverse.ravel())
-    return replace(
-        fold,
-        labels=fold.labels[first],
-        placements=np.bincount(inverse.ravel(), fold.placements) / sizes,
-        persons=None,
-        ranks=None,
-        n_train=max(1, round(fold.n_train / sizes.mean())),
-    )
 
 
 def _factors(folds: Sequence[FoldArea]) -> NDArray[np.float64]:

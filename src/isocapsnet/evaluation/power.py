@@ -1,6 +1,8 @@
 """What a study can show before it is run: power, detectable effects, and the number of subjects that would be needed.
 
-The formulas are those of :mod:`isocapsnet.evaluation.inference`, with the variance of a ROC AUC without ties.
+The formulas are those of :mod:`isocapsnet.evaluation.inference`, with the variance of a ROC AUC without ties. How much
+repeats differ, which :mod:`isocapsnet.evaluation.differences` uses, is not known before the run, so the factor of
+Nadeau and Bengio over all folds is used for differences as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +13,8 @@ import numpy as np
 from scipy import optimize, stats
 
 from isocapsnet.evaluation.areas import expected_null_variance, relative_variance
-from isocapsnet.evaluation.inference import MARGIN, variance_factors
+from isocapsnet.evaluation.differences import MARGIN
+from isocapsnet.evaluation.inference import variance_factors
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, POWER
 
 #: Two methods are taken to have areas that correlate by this.

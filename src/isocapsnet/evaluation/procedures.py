@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from isocapsnet.evaluation import inference, resampled
+from isocapsnet.evaluation import differences, inference, resampled
 from isocapsnet.evaluation.areas import FoldArea
-from isocapsnet.evaluation.inference import Difference
+from isocapsnet.evaluation.differences import Difference
 from isocapsnet.evaluation.power import Design, describe_power
 from isocapsnet.evaluation.statistics import Interval
 
@@ -54,13 +54,13 @@ TESTS: dict[str, Procedure] = {
         inference.above_chance,
         inference.area_interval,
         inference.mean_interval,
-        inference.difference,
+        differences.difference,
         describe_power,
         min_folds=1,
         of_chance="by a one-sided z-test with the exact variance of ROC AUC over all assignments of labels to the test "
         "graphs of each fold (Mann and Whitney, 1947; Hoeffding, 1951)",
-        of_differences="by two-sided tests with the variance of the paired difference in each fold (DeLong et al., "
-        f"1988); equivalence within ±{inference.MARGIN} by two one-sided tests (Schuirmann, 1987)",
+        of_differences="by two-sided tests with the variance of the paired difference, averaged over repeats (DeLong "
+        f"et al., 1988); equivalence within ±{differences.MARGIN} by two one-sided tests (Schuirmann, 1987)",
         of_intervals="The interval of ROC AUC is a score interval (Hanley and McNeil, 1982; Newcombe, 2006); those of "
         "other metrics are from the squared contributions of the test graphs (infinitesimal jackknife).",
     ),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 from isocapsnet.evaluation.areas import FoldArea, auc_variance
-from isocapsnet.evaluation.inference import Difference
+from isocapsnet.evaluation.differences import Difference
 from isocapsnet.evaluation.power import Design
 from isocapsnet.evaluation.statistics import CHANCE, LEVEL, POWER, Interval, weighted_mean
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from isocapsnet._format import interval, number, p_value
 from isocapsnet.evaluation.comparisons import CONSTANT, REFERENCE
-from isocapsnet.evaluation.inference import MARGIN
+from isocapsnet.evaluation.differences import MARGIN
 from isocapsnet.evaluation.power import describe_needed
 from isocapsnet.evaluation.procedures import TESTS
 from isocapsnet.evaluation.results import MethodResult

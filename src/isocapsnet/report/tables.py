@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from isocapsnet._format import MISSING, interval, number, p_value, seconds
-from isocapsnet.evaluation.inference import MARGIN
+from isocapsnet.evaluation.differences import MARGIN
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.statistics import Interval
 from isocapsnet.report.content import Content
