@@ -15,7 +15,7 @@ from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol
 from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.jobs import Task, run_job
-from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, time_job
+from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, _Trial, time_job
 
 #: Seconds that a training says its epochs have taken.
 EPOCH = 50.0
@@ -115,19 +115,25 @@ def test_fewer_graphs_are_tried_if_there_is_no_time_for_all(tmp_path: Path) -> N
 
 
 @given(
-    power=st.floats(0.5, 2.5),
+    power=st.floats(0.5, 2.0),
+    core=st.floats(0.1, 1.0),
     factor=st.floats(1e-3, 1e3),
     small=st.integers(10, 100),
     growth=st.integers(2, 4),
     n_all=st.integers(400, 10_000),
 )
-def test_a_power_law_is_continued(power: float, factor: float, small: int, growth: int, n_all: int) -> None:
-    def law(n: int) -> dict[str, float]:
-        return {"search": 5 * factor * n**power, "fit": factor * n**power, "predict": 1.0, "explain": 2.0}
+def test_a_power_law_is_continued_whatever_share_of_a_core_the_trials_got(
+    power: float, core: float, factor: float, small: int, growth: int, n_all: int
+) -> None:
+    def law(n: int, core: float = 1.0) -> _Trial:
+        trial = _Trial(0.0)
+        trial.core, slow = core, factor * n**power / core
+        trial.seconds = {"search": 5 * slow, "fit": slow, "predict": 1.0, "explain": 2.0}
+        return trial
 
-    seconds = _extrapolate([small, growth * small], [law(small), law(growth * small)], n_all)
-    assert seconds == pytest.approx(law(n_all))
-    assert _extrapolate([n_all], [law(n_all)], n_all) == law(n_all)
+    seconds = _extrapolate([small, growth * small], [law(small, core), law(growth * small)], n_all)
+    assert seconds == pytest.approx(law(n_all).seconds)
+    assert _extrapolate([n_all], [law(n_all)], n_all) == law(n_all).seconds
 
 
 @given(counts=st.lists(st.integers(1, 40), min_size=2, max_size=4), data=st.data())

@@ -37,8 +37,8 @@ _EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
 # The time of a fit is taken to grow with a power of the number of graphs between these. Small trials are mostly
-# overhead, so they see too little growth: hence the lower one.
-_LOWEST_POWER, _HIGHEST_POWER = 0.5, 2.5
+# overhead, so they see too little growth: hence the lower one. No method needs more than a kernel matrix.
+_LOWEST_POWER, _HIGHEST_POWER = 0.5, 2.0
 
 
 @dataclass
@@ -79,8 +79,8 @@ class _Trial(Watcher):
         self.seconds = dict.fromkeys(STAGES, 0.0)
         #: Whether a number of epochs is an assumption.
         self.is_assumed = False
-        #: The seconds that the trial took.
-        self.spent = 0.0
+        #: The seconds that the trial took, and the share of a core that it got.
+        self.spent, self.core = 0.0, 1.0
 
     def on_stage(self, stage: str, number: int, total: int) -> None:
         self.end_stage()
@@ -135,14 +135,15 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     order, n_all = _spread(fold.labels), len(fold.labels)
     rarest = np.unique(fold.labels, return_counts=True)[1].min() / n_all
     size = min(n_all, int(np.ceil(_FIRST_PER_CLASS / rarest)))
-    sizes, times = list[int](), list[dict[str, float]]()
+    sizes, trials = list[int](), list[_Trial]()
 
     def attempt(size: int, seconds: float) -> _Trial:
-        began = time.perf_counter()
+        began, computed = time.perf_counter(), time.process_time()
         trial = _try(task, _take(fold, order[:size]), seconds / 2)
         trial.spent = time.perf_counter() - began
+        trial.core = min(1.0, (time.process_time() - computed) / trial.spent)
         sizes.append(size)
-        times.append(trial.seconds)
+        trials.append(trial)
         return trial
 
     trial = attempt(size, 0.0)  # compiles and loads what is needed, which takes longer than the trial itself
@@ -161,7 +162,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         size = larger[0]
         trial = attempt(size, left)
     return {
-        "seconds": _extrapolate(sizes[1:] or sizes, times[1:] or times, n_all),
+        "seconds": _extrapolate(sizes[1:] or sizes, trials[1:] or trials, n_all),
         "n_train": size,
         "is_assumed": trial.is_assumed,
         "elapsed": time.perf_counter() - started,
@@ -201,12 +202,14 @@ def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
     return fold._replace(train=fold.train[part], labels=fold.labels[part], groups=groups)
 
 
-def _extrapolate(sizes: Sequence[int], times: Sequence[Mapping[str, float]], n_all: int) -> dict[str, float]:
+def _extrapolate(sizes: Sequence[int], trials: Sequence[_Trial], n_all: int) -> dict[str, float]:
     """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
-    seconds = dict(times[-1])
-    power, before = 1.0, times[-2]["fit"] if len(sizes) > 1 else 0.0
-    if before > 0 and seconds["fit"] > 0 and sizes[-1] > sizes[-2]:
-        # From the fit alone: the search of the smaller trial may have tried other settings.
-        power = float(np.log(seconds["fit"] / before) / np.log(sizes[-1] / sizes[-2]))
+    seconds, power = trials[-1].seconds, 1.0
+    if len(sizes) > 1 and sizes[-1] > sizes[-2]:
+        # From the fit alone: the search of the smaller trial may have tried other settings. In CPU time, because other
+        # work on the machine may have slowed down one of the trials.
+        before, after = (trial.seconds["fit"] * trial.core for trial in trials[-2:])
+        if before > 0 and after > 0:
+            power = float(np.log(after / before) / np.log(sizes[-1] / sizes[-2]))
     growth = (n_all / sizes[-1]) ** float(np.clip(power, _LOWEST_POWER, _HIGHEST_POWER))
     return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}
