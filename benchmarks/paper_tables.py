@@ -78,7 +78,12 @@ def section_of(folder: Path) -> str:
     content = json.loads((folder / "results.json").read_text())
     if (folder / "sweep.csv").exists():
         return _sweep_section(folder, content)
-    return _benchmark_section(content, isocapsnet.open_results(folder, test=_FORMER_TEST).verdicts)
+    former = isocapsnet.open_results(folder, test=_FORMER_TEST)
+    chosen = {
+        method: ", ".join(f"{name} {times}" for name, times in counter.most_common())
+        for method, counter in former.transforms.items()
+    }
+    return _benchmark_section(content, former.verdicts, chosen)
 
 
 def put_section(text: str, name: str, section: str) -> str:
@@ -99,12 +104,15 @@ def paper_figures(dataset: str, method: str) -> dict[str, float]:
     return {metric: values[_METHODS.index(method)] for metric, values in figures.items()}
 
 
-def _benchmark_section(content: dict[str, Any], former: Mapping[str, str]) -> str:
-    """A table of methods; the last column says what changed from the ``former`` verdicts, by method."""
+def _benchmark_section(content: dict[str, Any], former: Mapping[str, str], chosen: Mapping[str, str]) -> str:
+    """A table of methods; the last column says what changed from the ``former`` verdicts, by method.
+
+    ``chosen`` has the transforms that the search of a method chose, if it could choose.
+    """
     name, protocol = content["passport"]["name"], content["protocol"]
     has_paper = bool(paper_figures(name, "isocapsnet"))
     header = ["method", "accuracy", "weighted F1", "balanced accuracy", "ROC AUC [95 %]", "s/job", "verdict"]
-    header.append("what changed")
+    header += ["transform (folds)", "what changed"] if chosen else ["what changed"]
     if has_paper:
         header[2:2], header[4:4] = ["paper"], ["paper"]
     lines, n_changed = [table_row(header), table_row(["---"] * len(header))], 0
@@ -116,6 +124,7 @@ def _benchmark_section(content: dict[str, Any], former: Mapping[str, str]) -> st
             cells = [*cells[:2], number(paper.get("accuracy")), cells[2], number(paper.get("f1"))]
         interval = f"{number(area['mean'])} [{number(area['low'])}, {number(area['high'])}]"
         cells += [number(metrics["balanced_accuracy"]), interval, number(method["seconds"], 2), method["verdict"]]
+        cells += [chosen.get(method["method"], "-")] if chosen else []
         before = former.get(method["method"], method["verdict"]).split(" (")[0]
         has_changed = before != method["verdict"].split(" (")[0]
         n_changed += has_changed

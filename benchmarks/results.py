@@ -35,6 +35,7 @@ from isocapsnet._methods import list_methods
 from isocapsnet._reporting import read_content
 from isocapsnet.datasets.catalog import CATALOG, dataset_folder, local_file
 from isocapsnet.evaluation.naming import digest_of
+from isocapsnet.models import MODELS
 
 _HERE = Path(__file__).parent
 _CONTIGUOUS = "isocapsnet[windows=contiguous"
@@ -52,6 +53,16 @@ READINGS = (
     f"{_CONTIGUOUS},matching=spectral,projection=orthogonal]",
     *("constant", "linear"),
 )
+#: Every method, after the preparation that its inner search chooses. The released program takes hours to search.
+PREPARED = tuple(name for name in MODELS if name != "isocapsnet-released")
+#: What ``isocapsnet.benchmark`` is given beside methods and data.
+PAPER: dict[str, Any] = {"protocol": "paper"}
+NESTED: dict[str, Any] = {
+    "protocol": "nested",
+    "repeats": 1,
+    "choose_transform": ("fisher-z", "tangent"),
+    "explain": False,
+}
 #: Table 2 of the paper.
 SIZES = "kernel_size=1,2,3,4,5"
 
@@ -65,6 +76,7 @@ class Run(NamedTuple):
     methods: tuple[str, ...]
     param: str = ""
     script: str = ""
+    options: dict[str, Any] = PAPER
 
     def command(self) -> str:
         """What a user would type."""
@@ -73,9 +85,21 @@ class Run(NamedTuple):
             return f"python {self.script} {self.data}"
         if self.param:
             words = ["isocapsnet", "sweep", self.data, "--method", self.methods[0], "--param", self.param]
-            return shlex.join([*words, "--protocol", "paper", "--out", out])
-        words = ["isocapsnet", "benchmark", self.data, "--protocol", "paper", "--methods", ",".join(self.methods)]
+            return shlex.join([*words, *_flags(self.options), "--out", out])
+        words = ["isocapsnet", "benchmark", self.data, *_flags(self.options), "--methods", ",".join(self.methods)]
         return shlex.join([*words, "--out", out])
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    """Options of the command line."""
+    words: list[str] = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", ",".join(value) if isinstance(value, tuple) else str(value)]
+    return words
 
 
 def _of_dataset(data: str, title: str, *, readings: bool = False, sizes: bool = False) -> list[Run]:
@@ -105,6 +129,13 @@ RUNS: tuple[Run, ...] = (
     ),
     *_of_dataset("peking-1", "ADHD-200, Peking site, binary graphs", sizes=True),
     *_of_dataset("abide-nyu", "ABIDE, NYU site (development set)"),
+    Run(
+        "abide_nyu_prepared",
+        "abide-nyu",
+        "ABIDE, NYU site (development set): nested, preparation chosen",
+        PREPARED,
+        options=NESTED,
+    ),
     *_of_dataset("hiv-fmri", "HIV-fMRI, the paper's 67 subjects", readings=True, sizes=True),
     *_of_dataset("bp-fmri", "BP-fMRI, the paper's 97 subjects"),
     *_of_dataset("adhd-fmri", "ADHD-fMRI, the paper's 768 subjects"),
@@ -133,7 +164,7 @@ def written_version(text: str, name: str) -> str | None:
 
 def carry_out(run: Run, data: Any, folder: Path, version: str, jobs: int | None) -> None:
     """Run what is not finished in ``folder``."""
-    options: dict[str, Any] = {"protocol": "paper", "out": folder, "jobs": jobs, "command": run.command()}
+    options: dict[str, Any] = {**run.options, "out": folder, "jobs": jobs, "command": run.command()}
     if run.script:
         for fold in range(1, len(data.folds) + 1):
             rows = folder / version / f"{fold}.md"

@@ -75,7 +75,7 @@ def test_a_section_has_ours_beside_the_papers(tables: ModuleType) -> None:
         "command": "isocapsnet benchmark hiv_dti.npz",
         "methods": [{**method, "method": "isocapsnet"}, {**method, "method": "constant"}],
     }
-    section = tables._benchmark_section(content, {"isocapsnet": "undecided", "constant": "above chance"})
+    section = tables._benchmark_section(content, {"isocapsnet": "undecided", "constant": "above chance"}, {})
     row = "| `isocapsnet` | 0.600 | 0.750 | 0.600 | 0.672 | 0.600 | 0.600 [0.500, 0.700] | 1.50 | above chance |"
     assert f"{row} before: undecided |" in section
     assert "above chance | - |" in section

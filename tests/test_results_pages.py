@@ -75,6 +75,21 @@ def test_sections_are_written_once_and_then_left_as_they_are(
     assert (tmp_path / "runs" / "toy" / "results.json").exists()
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_section_says_which_transform_was_chosen_in_how_many_folds(
+    results: ModuleType, toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"protocol": "nested", "repeats": 1, "choose_transform": ("scale", "log"), "explain": False}
+    run = results.Run("toy_prepared", "toy", "Toy: prepared", ("linear", "constant"), options=options)
+    monkeypatch.setattr(results, "RUNS", (run,))
+    text = _call(results, tmp_path)
+    assert "--protocol nested --repeats 1 --choose-transform scale,log --no-explain" in text
+    header, _, *rows = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
+    chosen = next(row for row in rows if "`linear`" in row[0])[header.index("transform (folds)")]
+    assert sum(int(part.split()[-1]) for part in chosen.split(", ")) == 3
+    assert next(row for row in rows if "`constant`" in row[0])[header.index("transform (folds)")] == "-"
+
+
 def test_pages_are_written_later_from_the_folders(results: ModuleType, toy: dict[str, Any], tmp_path: Path) -> None:
     assert _call(results, tmp_path, "--only", "toy", "--run-only") == ""
     text = _call(results, tmp_path, "--write")
