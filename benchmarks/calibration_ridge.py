@@ -22,7 +22,7 @@ from isocapsnet.evaluation import areas, differences, inference, resampled
 from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.differences import MARGIN
 from isocapsnet.evaluation.naming import digest_of, seed_from
-from isocapsnet.evaluation.procedures import TESTS
+from isocapsnet.evaluation.procedures import DEFAULT_TEST, TESTS
 from isocapsnet.evaluation.protocol import stratified_folds
 
 LEVEL = 0.05
@@ -255,6 +255,12 @@ def compare(first: Folds, second: Folds, name: str) -> dict[str, int]:
     }
 
 
+def count_alike(first: Folds, second: Folds) -> int:
+    """In how many datasets two methods are shown to differ by less than ``DIFFERENCE``."""
+    pairs = zip(first, second, strict=True)
+    return sum(differences.difference(a, b, DIFFERENCE).p_equivalent <= LEVEL for a, b in pairs)
+
+
 def tests_digest() -> str:
     """Changes with the code of the tests, but not with its text, so that figures of earlier ones are computed again."""
     trees = [ast.parse(inspect.getsource(module)) for module in (areas, inference, differences, resampled)]
@@ -281,10 +287,12 @@ def simulate_ridge(cell: Cell, area: float, n_datasets: int) -> dict[str, Any]:
     truth = 0.5 if area == 0.5 else mean_area(first)
     result = {str(area): measure(first, second if area in (0.5, 0.8) else None, truth) | {"strength": strength}}
     if area == 0.8:
+        result[str(area)][DEFAULT_TEST]["alike"] = count_alike(first, second)
         for what, by in (("margin", MARGIN), ("difference", DIFFERENCE)):
             worse = worsen(cell, first, scores, by)
             by_test: dict[str, Any] = {name: compare(first, worse, name) for name in TESTS}
             result[what] = {"n": n_datasets, "difference": mean_area(first) - mean_area(worse)} | by_test
+            result[what][DEFAULT_TEST]["alike"] = count_alike(first, worse)
     if area == AREAS[-1]:
         one, other, worse = (
             worsen(cell, first, scores, by, name)

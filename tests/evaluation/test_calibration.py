@@ -171,13 +171,19 @@ def test_coverage_in_the_grid(study: Study, effect: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", [Study(100, 0.5), Study(200, 0.2, repeats=5)], ids=str)
+@pytest.mark.parametrize("study", [Study(200, 0.5), Study(200, 0.5, repeats=5)], ids=str)
 def test_methods_that_differ_by_the_margin_are_called_equivalent_in_at_most_5_percent_of_studies(study: Study) -> None:
-    """The first method has more features with an effect; the margin is set to the true difference."""
-    pairs = [
-        (simulate(study._replace(effect=2.0), seed)[0], simulate(study._replace(effect=1.8), seed)[1])
-        for seed in range(500)
-    ]
-    margin = abs(np.mean([mean_area(first) - mean_area(second) for first, second in pairs]))
-    assert margin > 0.02
-    assert is_at_most_5_percent([differences.difference(*pair, margin).p_equivalent <= 0.05 for pair in pairs])
+    """The first method has more features with an effect; the margin is set to the true difference.
+
+    It is so wide that methods without a difference are called equivalent.
+    """
+    strong = [simulate(study._replace(effect=2.0), seed) for seed in range(300)]
+    weak = [simulate(study._replace(effect=1.2), seed) for seed in range(300)]
+    apart = [(first, second) for (first, _), (_, second) in zip(strong, weak, strict=True)]
+    margin = abs(np.mean([mean_area(first) - mean_area(second) for first, second in apart]))
+    false, true = (
+        [differences.difference(*pair, margin).p_equivalent <= 0.05 for pair in pairs] for pairs in (apart, strong)
+    )
+    print(study, margin, np.mean(false), np.mean(true))
+    assert is_at_most_5_percent(false)
+    assert np.mean(true) > 0.2

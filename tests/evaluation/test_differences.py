@@ -109,6 +109,34 @@ def test_the_variance_over_repeats_is_the_largest_one_for_the_contributions_of_p
     assert differences._paired_variance(list(zip(a, b, strict=True)))[0] == pytest.approx(expected)
 
 
+def test_the_variance_of_fits_is_that_of_weighted_differences_beyond_their_subjects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten fits of which some failed, with weights; the degrees of freedom are those of Satterthwaite (1946)."""
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(1, 3, size=10)
+    shifts = np.where(np.arange(10) % 3, 0.0, 3.0)
+    a = [replace(_folds(i, 1.0, n_folds=1)[0], weight=float(w)) for i, w in enumerate(weights)]
+    b = [
+        replace(_folds(99 + i, s, n_folds=1)[0], weight=float(w))
+        for i, (s, w) in enumerate(zip(shifts, weights, strict=True))
+    ]
+    pairs, shares = list(zip(a, b, strict=True)), weights / weights.sum()
+    total, freedom = differences._paired_variance(pairs)
+    with monkeypatch.context() as patch:
+        patch.setattr(differences, "_FEWEST_FITS", 99)
+        of_subjects, own = differences._paired_variance(pairs)
+    test_over_train = [fold.n_test / fold.n_train for fold in a]
+    of_one = of_subjects / (shares**2 + shares * test_over_train).sum()
+    gaps = np.array([x.area - y.area for x, y in pairs])
+    mean = np.average(gaps, weights=weights)
+    of_fits = 10 / 9 * np.sum(shares**2 * (gaps - mean) ** 2) - np.sum(shares**2) * of_one
+    assert of_fits > of_subjects / 4
+    assert total == pytest.approx(of_subjects + of_fits)
+    assert freedom == pytest.approx(total**2 / (of_subjects**2 / own + of_fits**2 / 9))
+    assert differences.difference(a, b).interval.mean == pytest.approx(mean)
+
+
 @given(share=st.floats(0, 1.5), shared=st.floats(0.1, 1), repeats=st.integers(2, 20))
 @settings(max_examples=200, deadline=None)
 def test_the_largest_variance_is_the_solution_of_its_linear_program(share: float, shared: float, repeats: int) -> None:
@@ -157,11 +185,11 @@ def test_repeats_with_equal_predictions_add_no_certainty_to_a_difference() -> No
     assert np.allclose(several.interval, once.interval, atol=0.01)
 
 
-def _repeated(seed: int, *, n_repeats: int = 3, n_subjects: int = 48) -> tuple[Any, Any, Any]:
+def _repeated(seed: int, *, n_repeats: int = 3, n_subjects: int = 48, n_folds: int = 3) -> tuple[Any, Any, Any]:
     """Scores (2, n_repeats, n_subjects) of two methods that are about as good, labels and folds (n_repeats, ...)."""
     rng = np.random.default_rng(seed)
     labels = np.tile([0, 1], n_subjects // 2)
-    folds = np.array([np.repeat(rng.permutation(n_subjects // 2) % 3, 2) for _ in range(n_repeats)])
+    folds = np.array([np.repeat(rng.permutation(n_subjects // 2) % n_folds, 2) for _ in range(n_repeats)])
     return rng.normal(size=(2, n_repeats, n_subjects)) + labels, labels, folds
 
 
@@ -175,6 +203,16 @@ def test_one_subject_that_is_tested_twice_is_no_repeat() -> None:
         assert numbers is not None and method[0].subjects is not None
         method[1] = replace(method[1], subjects=np.where(numbers == numbers[0], method[0].subjects[0], numbers))
     assert differences._paired_variance(list(zip(a, b, strict=True)))[0] == pytest.approx(plain, rel=0.1)
+
+
+def test_a_fold_that_is_missing_from_two_repeats_adds_little_variance() -> None:
+    """A failed job does not turn two repeats into one."""
+    ratios = []
+    for seed in range(20):
+        scores, labels, folds = _repeated(seed, n_repeats=2, n_subjects=120)
+        pairs = list(zip(*(_cross_validated(own[:1].repeat(2, axis=0), labels, folds) for own in scores), strict=True))
+        ratios.append(differences._paired_variance(pairs[:-1])[0] / differences._paired_variance(pairs)[0])
+    assert 0.9 < np.mean(ratios) < 1.3
 
 
 def test_people_with_one_graph_each_are_subjects() -> None:
@@ -223,17 +261,18 @@ def test_the_methods_may_be_given_in_any_order_if_one_lacks_the_numbers_of_subje
     assert forth.p_value == pytest.approx(back.p_value) == pytest.approx(differences.difference(a, b).p_value)
 
 
-def test_fits_that_fail_as_a_whole_are_counted() -> None:
-    """Two methods of the same mean ROC AUC, of which one fails in half of its fits: 300 test subjects show less."""
+@pytest.mark.parametrize(("n_repeats", "n_folds", "n_subjects"), [(5, 3, 300), (1, 10, 1000)])
+def test_fits_that_fail_as_a_whole_are_counted(n_repeats: int, n_folds: int, n_subjects: int) -> None:
+    """Two methods of the same mean ROC AUC, of which one fails in half of its fits: test subjects alone show less."""
     n_different, rng = 0, np.random.default_rng(0)
     for seed in range(60):
-        _, labels, folds = _repeated(seed, n_repeats=5, n_subjects=300)
-        shift = np.where(rng.integers(2, size=(5, 3)), 1.19, 0.0)  # ROC AUC of 0.8 or 0.5, and 0.65 on average
-        good = rng.normal(size=(5, 300)) + 0.545 * labels
-        failing = rng.normal(size=(5, 300)) + np.take_along_axis(shift, folds, axis=1) * labels
+        _, labels, folds = _repeated(seed, n_repeats=n_repeats, n_subjects=n_subjects, n_folds=n_folds)
+        shift = np.where(rng.integers(2, size=(n_repeats, n_folds)), 1.19, 0.0)  # ROC AUC 0.8 or 0.5, 0.65 on average
+        good = rng.normal(size=(n_repeats, n_subjects)) + 0.545 * labels
+        failing = rng.normal(size=(n_repeats, n_subjects)) + np.take_along_axis(shift, folds, axis=1) * labels
         a, b = (_cross_validated(own, labels, folds) for own in (good, failing))
         n_different += differences.difference(a, b).p_value <= 0.05
-    assert n_different <= 8  # 5 % of 60 and three standard deviations; 23 without the variance of fits
+    assert n_different <= 8  # 5 % of 60 and three standard deviations; 19 and 9 without the variance of fits
 
 
 def test_what_differs_between_repeats_by_chance_is_averaged_out() -> None:
@@ -324,6 +363,14 @@ def test_graphs_of_one_person_do_not_add_certainty_to_a_difference() -> None:
     once = differences.difference(*([FoldArea.of(labels, s, 60)] for s in scores))
     copied = differences.difference(*([FoldArea.of(np.tile(labels, 2), np.tile(s, 2), **twice)] for s in scores))
     assert copied.p_value == pytest.approx(once.p_value, rel=0.1)
+    variances = [
+        differences._paired_variance([pair])[0]
+        for pair in (
+            [FoldArea.of(labels, s, 60) for s in scores],
+            [FoldArea.of(np.tile(labels, 2), np.tile(s, 2), **twice) for s in scores],
+        )
+    ]
+    assert variances[1] == pytest.approx(variances[0], rel=0.1)  # without ranks, the excess is approximated
 
 
 @pytest.mark.parametrize("sizes", [(12, 12), (20, 10, 5), (9, 9, 9)])

@@ -14,9 +14,11 @@ from isocapsnet.evaluation.statistics import LEVEL, Interval, weighted_mean
 
 #: Two methods whose ROC AUC differs by less than this are called equivalent.
 MARGIN = 0.03
-#: In larger test folds the excess of DeLong's variance is approximated. It is below a third of a percent if scores do
-#: not separate the classes.
-_MOST_PAIRED = 300
+#: In larger test folds the excess of DeLong's variance is approximated. It is below one percent if scores do not
+#: separate the classes.
+_MOST_PAIRED = 100
+#: How much fits vary is not estimated from fewer folds.
+_FEWEST_FITS = 5
 
 
 class Difference(NamedTuple):
@@ -41,7 +43,9 @@ def difference(first: Sequence[FoldArea], second: Sequence[FoldArea], margin: fl
     If the cross-validation is repeated, c_il is the mean over repeats, so that what differs between them by chance is
     averaged out. How much repeats differ also bounds how much their mean depends on shared training subjects:
     :func:`largest_variance`. Fits may also be better or worse as a whole, as those of a network that may fail to
-    converge. If the differences of the J folds vary by more than their subjects imply, the excess over J is added.
+    converge. If the differences of J folds vary by more than their subjects imply, the excess over J is added. Fewer
+    than five folds say too little about this: with a single repeat of three folds, methods that are equally good on
+    average may be called different because fits failed.
 
     S_k is at least 1 / (4 C² n_k), as if the placement of one of the n_k subjects of the class differed by half of its
     range in one of the C scored columns (one for two classes): otherwise methods that are both perfect would be said to
@@ -78,11 +82,13 @@ def _paired_variance(pairs: Sequence[tuple[FoldArea, FoldArea]]) -> tuple[float,
     weights = np.array([fold.weight for fold in folds], dtype=np.float64)
     weights *= repeats / weights.sum()
     spread = np.sqrt(weights**2 + weights * sizes / [fold.n_train for fold in folds])
-    averaged, freedom = _delong_variance(pairs, who, spread / repeats)
-    if repeats < 2:  # some people may have been tested twice
-        return averaged, freedom
-    single, _ = _delong_variance(pairs, np.arange(len(who)), spread / np.sqrt(repeats), repeats)
-    variance = largest_variance(averaged, single, repeats, _shared_training(who, sizes))
+    variance, freedom = _delong_variance(pairs, who, spread / repeats)
+    single = variance
+    if round(repeats) > 1:  # otherwise, at most some people were tested twice
+        single, _ = _delong_variance(pairs, np.arange(len(who)), spread / np.sqrt(repeats), repeats)
+        variance = largest_variance(variance, single, repeats, _shared_training(who, sizes))
+    if len(pairs) < _FEWEST_FITS:
+        return variance, freedom
     # Fits that are better or worse as a whole: what differences of folds vary beyond what their subjects imply.
     gaps, shares = np.array([a.area - b.area for a, b in pairs]), weights / repeats
     implied = single * repeats / np.sum(spread**2)

@@ -60,7 +60,8 @@ TESTS: dict[str, Procedure] = {
         of_chance="by a one-sided z-test with the exact variance of ROC AUC over all assignments of labels to the test "
         "graphs of each fold (Mann and Whitney, 1947; Hoeffding, 1951)",
         of_differences="by two-sided tests with the variance of the paired difference, averaged over repeats (DeLong "
-        f"et al., 1988); equivalence within ±{differences.MARGIN} by two one-sided tests (Schuirmann, 1987)",
+        "et al., 1988), and, with at least five test folds, the variance between fits; equivalence within "
+        f"±{differences.MARGIN} by two one-sided tests (Schuirmann, 1987)",
         of_intervals="The interval of ROC AUC is a score interval (Hanley and McNeil, 1982; Newcombe, 2006); those of "
         "other metrics are from the squared contributions of the test graphs (infinitesimal jackknife).",
     ),
