@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 import isocapsnet as ic
 from isocapsnet._format import interval
 from isocapsnet._methods import list_one_method
+from isocapsnet._model_cards import describe_expected, make_card
 from isocapsnet._refitting import plan_refit
 from isocapsnet.cli import main
 from isocapsnet.datasets.atlas import Atlas
@@ -177,6 +179,28 @@ def test_a_card_is_one_page_with_all_that_it_must_say(results: ic.Results, tmp_p
     assert shown.exit_code == 0 and interval(row["roc_auc"], row["roc_auc_low"], row["roc_auc_high"]) in shown.output
 
 
+@pytest.mark.parametrize(
+    ("verdict", "may_claim"),
+    [
+        ("above chance, better than linear", True),
+        ("above chance, not distinguishable from linear, not shown to be better than confound-only", True),
+        ("not distinguishable from chance (over 1 of 2 sites)", False),
+        ("a single test fold allows no comparison, only its own interval", False),
+        ("ROC AUC is not defined: every test fold holds one class", False),
+    ],
+)
+def test_a_card_forbids_the_claim_that_a_model_predicts_unless_it_was_above_chance(
+    results: ic.Results, study: ic.BrainGraphs, verdict: str, may_claim: bool
+) -> None:
+    pipeline = plan_refit(results.folders[0], "linear", None, {})
+    assert pipeline.expected is not None
+    measured = replace(pipeline, expected={**pipeline.expected, "verdict": verdict, "n_folds": 1})
+    card = make_card(ic.fit(study, "linear"), measured, {})
+    assert any("predicts anything" in limit for limit in card["limits"]) != may_claim
+    first, last = describe_expected(card)
+    assert "over 1 test fold with" in first and last == f"Verdict of the benchmark on linear: {verdict}."
+
+
 #: Methods that calibrate, and small settings of those that are slow.
 CALIBRATING = {
     *("isocapsnet", "isonn", "fastisonn", "capsnet", "cnn", "dgcnn", "autoencoder", "gcn", "gin", "diffpool"),
@@ -227,6 +251,8 @@ def test_a_card_names_no_subject_and_says_when_nothing_was_measured(study: ic.Br
     assert not [subject for subject in study.subjects if f'"{subject}"' in text or f"{subject}:" in text]
     card = ic.model_card(model)
     assert card["expected"] is None and any("performance" in limit for limit in card["limits"])
+    shown = CliRunner().invoke(main, ["card", str(path)]).output
+    assert "fit --like" in shown and "like=" not in shown
     assert "moved too much" in json.dumps(card["data"])
     assert card == ic.model_card(path) == json.loads(json.dumps(card))
 

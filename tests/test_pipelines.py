@@ -20,11 +20,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 import isocapsnet as ic
 from isocapsnet._explaining import describe_edges
-from isocapsnet._methods import list_steps
+from isocapsnet._methods import list_one_method, list_steps, list_transforms
 from isocapsnet.cli import main
 from isocapsnet.datasets.atlas import Atlas
 from isocapsnet.datasets.connectivity import TRANSFORMS
-from isocapsnet.evaluation.preparation import Preparation
+from isocapsnet.evaluation.estimation import Fitter
+from isocapsnet.evaluation.inner_scores import InnerScores
+from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM, Preparation
+from isocapsnet.evaluation.protocol import Protocol
 from isocapsnet.evaluation.samples import Samples
 from isocapsnet.models import _persistence
 from isocapsnet.models._base import GraphClassifier
@@ -192,6 +195,42 @@ def test_the_fitted_state_is_bit_equal_when_test_subjects_change(name: str, stud
         assert str(changed.get_state()) != str((values, arrays))
 
 
+@pytest.mark.parametrize("method", ["linear", "cpm", "gin[max_epochs=2,hidden_size=4]"])
+def test_the_search_and_the_model_are_bit_equal_when_test_subjects_change(method: str, study: ic.BrainGraphs) -> None:
+    """From raw graphs to weights: a search for transform and settings, then the fits of preparation and model."""
+    spec, choices = list_one_method(method), list_transforms(["scale", "density"])
+    steps = list_steps(connectivity=None, transform="", harmonize=True, confounds=("age", "sex"), has_series=False)
+    space, protocol = {**spec.space, TRANSFORM: [NO_TRANSFORM, *choices]}, Protocol(n_candidates=4)
+
+    def fit_all(data: ic.BrainGraphs) -> tuple[Any, ...]:
+        samples, train = Samples(data), np.arange(24)
+        labels, scores = data.labels[train], InnerScores()
+        fitter = Fitter(spec.factory, spec.parameters, Preparation(steps, choices=choices), samples, np.arange(0), 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            settings = fitter.search(space, protocol, train, labels, None, lambda purpose: 0, scores)
+            model = fitter.fit(settings, fitter.preparation.fit(samples, train, labels), labels)
+        tried = {key: score for key, (score, _) in scores._scores.items()}
+        values, arrays = model._get_state()
+        values.pop("history", None)  # has seconds
+        return settings, tried, *fitter.preparation.get_state(), values, arrays
+
+    def compare(states: tuple[Any, ...], others: tuple[Any, ...]) -> None:
+        for part, other in zip(states, others, strict=True):
+            if isinstance(part, dict):
+                assert part.keys() == other.keys()
+                for key, value in part.items():
+                    assert_array_equal(value, other[key], err_msg=key)
+            else:
+                assert part == other
+
+    data = study.replace(time_series=None)
+    fitted = fit_all(data)
+    compare(fitted, fit_all(change_subjects(study, np.arange(24, N)).replace(time_series=None)))
+    with pytest.raises(AssertionError):
+        compare(fitted, fit_all(change_subjects(study, np.arange(3)).replace(time_series=None)))
+
+
 @pytest.mark.parametrize("name", ["all", "tangent"])
 def test_a_fold_of_a_benchmark_and_a_fit_prepare_alike(name: str, study: ic.BrainGraphs, tmp_path: Path) -> None:
     data = study.replace(time_series=None, folds=[np.arange(12), np.arange(12, 24), np.arange(24, N)])
@@ -224,7 +263,7 @@ def test_subjects_that_cannot_be_prepared_are_refused(model: Any, study: ic.Brai
     text = covariates.astype({"age": object})
     text.iloc[6, 0] = "unknown"
     cases = {
-        "moon": data.replace(sites=elsewhere),
+        "'moon'.*1 of 36 subjects": data.replace(sites=elsewhere),
         "site=": data.replace(sites=None),
         "'sex'": data.replace(covariates=covariates[["age"]]),
         "covariates=": data.replace(covariates=None),

@@ -122,9 +122,11 @@ def _list_limits(pipeline: Pipeline) -> list[str]:
         f"Groups with other shares of the classes without a correction: training had {shares}.",
     ]
     if pipeline.expected is None:
-        limits.append("Claims about its performance: none was measured. A benchmark measures it (fit with like=).")
-    elif "not distinguishable" in pipeline.expected["verdict"]:
-        limits.append(f"Claims that it predicts anything: in the benchmark it was {pipeline.expected['verdict']}.")
+        limits.append(
+            "Claims about its performance: none was measured. A benchmark measures it (isocapsnet fit --like)."
+        )
+    elif not pipeline.expected["verdict"].startswith("above chance"):
+        limits.append(f"Claims that it predicts anything. The benchmark's verdict: {pipeline.expected['verdict']}.")
     return limits
 
 
@@ -173,10 +175,14 @@ def describe_expected(card: Mapping[str, Any] | None) -> list[str]:
         if name in expected["metrics"]
     ]
     return [
-        f"Expected on new subjects like these: {', '.join(scores)} (means over {expected['n_folds']} test folds with "
+        f"Expected on new subjects like these: {', '.join(scores)} (means over {_count_folds(expected)} with "
         f"95 % intervals, from the benchmark {expected['benchmark']}).",
-        f"Verdict of the benchmark: {expected['method']} is {expected['verdict']}.",
+        f"Verdict of the benchmark on {expected['method']}: {expected['verdict']}.",
     ]
+
+
+def _count_folds(expected: Mapping[str, Any]) -> str:
+    return f"{expected['n_folds']} test fold{'s' * (expected['n_folds'] != 1)}"
 
 
 def list_sections(model: Any, card: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
@@ -191,10 +197,13 @@ def list_sections(model: Any, card: Mapping[str, Any]) -> dict[str, list[tuple[s
 def _iter_sections(model: Any, card: Mapping[str, Any]) -> Any:
     expected = card["expected"]
     if expected is None:
-        yield "expected", [("", "not measured: fit the model with like= and the results of a benchmark")]
+        yield (
+            "expected",
+            [("", "not measured; isocapsnet fit --like fits a model whose performance a benchmark has measured")],
+        )
     else:
         scores = [(METRICS[name].label, interval(*expected["metrics"][name])) for name in METRICS]
-        protocol = f"{expected['n_folds']} test folds, {expected['n_predictions']} predictions ({expected['test']})"
+        protocol = f"{_count_folds(expected)}, {expected['n_predictions']} predictions ({expected['test']})"
         yield (
             "expected",
             [*scores, ("verdict", expected["verdict"]), ("measured by", expected["benchmark"]), ("over", protocol)],

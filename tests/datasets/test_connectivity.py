@@ -353,7 +353,7 @@ def test_bad_parameters_and_missing_metadata_are_refused(correlations, transform
 def test_graphs_that_do_not_fit_are_refused(correlations, metadata):
     with pytest.raises(InputError, match="fitted on graphs of 6 nodes"):
         EdgeScaler().fit(correlations).transform(correlations[:, :5, :5])
-    with pytest.raises(InputError, match="needs correlations"):
+    with pytest.raises(InputError, match=r"needs correlations.*transform=\"fisher-z,harmonize,confounds\""):
         FisherZ().fit_transform(3 * correlations)
     with pytest.raises(InputError, match="36 graphs but 3 rows of covariates"):
         ConfoundRegressor().fit(correlations, covariates=metadata["covariates"][:3])

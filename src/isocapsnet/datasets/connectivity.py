@@ -135,7 +135,10 @@ class FisherZ(GraphTransformer):
 
     def _check_graphs(self, X: NDArray[Any]) -> None:
         if np.abs(X).max() > 1 + 1e-6:
-            raise InputError(f"FisherZ needs correlations, but a value of {np.abs(X).max():.6g} was found.")
+            raise InputError(
+                f"FisherZ needs correlations, but a value of {np.abs(X).max():.6g} was found; sites and covariates "
+                'are removed after it, because this moves values beyond 1: transform="fisher-z,harmonize,confounds".'
+            )
 
     def _transform(self, X: NDArray[Any]) -> NDArray[Any]:
         self._check_graphs(X)

@@ -174,9 +174,9 @@ class SiteHarmonizer(GraphTransformer):
         if unseen:
             raise InputError(
                 f"Subject {subjects[unseen[0]]} is from site {str(sites[unseen[0]])!r:.60}, which has fewer than two "
-                f"training subjects ({len(unseen)} such subjects); sites are harmonised, so leave these subjects out "
-                f'with exclude=, or keep their graphs as they are with unseen_sites="keep". The sites of the model are '
-                f"{list_some(self.sites_.tolist())}."
+                f"training subjects ({len(unseen)} of {len(subjects)} subjects); sites are harmonised, so leave these "
+                'subjects out with exclude=, or keep their graphs as they are with unseen_sites="keep". The sites of '
+                f"the model are {list_some(self.sites_.tolist())}."
             )
 
     def _check_parameters(self) -> None:
