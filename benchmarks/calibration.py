@@ -7,6 +7,7 @@ all of them. Results are saved every few seconds, so a part can be stopped at an
     python benchmarks/calibration.py ridge --jobs 16            # all cells
     python benchmarks/calibration.py gin isocapsnet --jobs 16   # six cells of 30-node graphs
     python benchmarks/calibration.py linear --jobs 16
+    python benchmarks/calibration.py gin --cells repeated --datasets 500
     python benchmarks/calibration.py page                       # docs/calibration.md from docs/calibration/*.json
 """
 
@@ -64,12 +65,13 @@ def ridge_tasks(content: Content, n_null: int, n_effect: int) -> Iterator[Task]:
                 yield entry["figures"], simulate_ridge, (cell, area, n_datasets)
 
 
-def method_tasks(content: Content, name: str, n_datasets: int) -> Iterator[Task]:
-    """The datasets that are missing or of another version of the method, ten of each cell in turn."""
-    for title, cell in NAMED.items():
+def method_tasks(content: Content, name: str, n_datasets: int, titles: Sequence[str]) -> Iterator[Task]:
+    """The datasets that are missing or of another version of the method, ten of each named cell in turn."""
+    cells = {title: NAMED[title] for title in titles}
+    for title, cell in cells.items():
         if [content.get(title, {}).get(key) for key in ("name", "method")] != [cell.name, identify(name)]:
             content[title] = {"name": cell.name, "method": identify(name), "ranks": {}}
-    for first, (title, cell) in product(range(0, n_datasets, 10), NAMED.items()):
+    for first, (title, cell) in product(range(0, n_datasets, 10), cells.items()):
         ranks = content[title]["ranks"]
         for dataset in range(first, min(first + 10, n_datasets)):
             if str(dataset) not in ranks:
@@ -102,6 +104,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=["ridge", *METHODS, "page"])
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--datasets", type=int, help=f"null datasets per cell (ridge: {N_NULL}, linear: 500, else 100)")
+    parser.add_argument("--cells", choices=NAMED, nargs="+", default=list(NAMED), help="cells of methods (all)")
     parser.add_argument("--effects", type=int, default=N_EFFECT, help="datasets with an effect per cell, for ridge")
     parser.add_argument("--minutes", type=float, default=np.inf, help="begin nothing new after this time")
     arguments = parser.parse_args()
@@ -115,7 +118,7 @@ def main() -> None:
             tasks = ridge_tasks(content, arguments.datasets or N_NULL, arguments.effects)
         else:
             needed = max(N_DATASETS[name] for name in (compared if part == FIXED and compared else [part]))
-            tasks = method_tasks(content, part, arguments.datasets or needed)
+            tasks = method_tasks(content, part, arguments.datasets or needed, arguments.cells)
         run(part, content, list(tasks), arguments.jobs, end)
     write_page(FOLDER, tests_digest())
 

@@ -28,6 +28,7 @@ datasets. This page is written by `benchmarks/calibration.py` from `docs/calibra
 python benchmarks/calibration.py ridge --jobs 16            # all cells below
 python benchmarks/calibration.py gin isocapsnet --jobs 16   # six cells of 30-node graphs
 python benchmarks/calibration.py linear --jobs 16
+python benchmarks/calibration.py gin --cells repeated --datasets 500
 python benchmarks/calibration.py page                       # this page
 ```
 
