@@ -347,9 +347,9 @@ def test_check_names_the_usual_confounds_that_no_option_names(tmp_path, abide):
     """Without the line, a benchmark says that no age or sex was read, and nothing said that they are there."""
     table = pd.read_csv(abide / "phenotypic.csv").assign(sex=["f", "m"] * 20, iq=100)
     table.to_csv(abide / "phenotypic.csv", index=False)
-    assert "--covariates age,sex," in run("data", "check", abide).output
+    assert "--covariates age,sex adds" in run("data", "check", abide).output
     named = run("data", "check", abide, "--covariates", "iq,sex").output
-    assert "not read  age in" in named and "--covariates iq,sex,age," in named
+    assert "not read  age in" in named and "--covariates iq,sex,age adds" in named
     assert "not read" not in run("data", "check", abide, "--covariates", "sex,age").output
     assert "not read  age in" in run("data", "check", abide, "--target", "sex").output
 

@@ -81,8 +81,8 @@ def print_next(path: str, given: Mapping[str, Any], graphs: "BrainGraphs", findi
         add = shlex.join(["--covariates", ",".join([*(given["covariates"] or ()), *unused])])
         click.echo(
             printable(
-                f"not read  {list_some(unused, 6)} in the table of subjects; with {add}, a benchmark shows what these "
-                "columns predict without graphs"
+                f"not read  {list_some(unused, 6)} in the table of subjects; {add} adds a model without graphs to the "
+                "benchmark"
             )
         )
     click.echo(printable(f"next      {_command('benchmark', path, given)}"))
