@@ -76,6 +76,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 0,
+    "write_computation_times": False,  # those pages load scripts and styles from other servers
     "capture_repr": ("_repr_html_", "__repr__"),
     "matplotlib_animations": False,
     "doc_module": ("isocapsnet",),
@@ -86,6 +87,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"isocapsnet {release}"
 html_show_sourcelink = False
+html_sidebars = {"start": []}  # this section is one page, so it has no navigation to show
 html_theme_options = {
     "navbar_align": "left",
     "show_toc_level": 2,

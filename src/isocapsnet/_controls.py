@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from isocapsnet._methods import make_method
 from isocapsnet._safe_text import list_some
+from isocapsnet.datasets.fields import is_usual_confound
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation.plan import MethodSpec, Plan
 from isocapsnet.evaluation.preparation import COVARIATES, Step
@@ -20,7 +21,7 @@ def covariates_step(
     They are the columns that the user named, the age, sex and motion that the data have, and the sites, unless folds
     are sites. The column that groups graphs is excluded, and so is any column that equals the target.
     """
-    from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
+    from isocapsnet.datasets.covariates import CovariateEncoder
 
     columns = [] if data.covariates is None else [str(column) for column in data.covariates.columns]
     chosen = tuple(
@@ -57,6 +58,6 @@ def describe_control(plan: Plan) -> str | None:
     if is_known or not any(method.name in BASELINES for method in plan.methods):
         return None
     return (
-        f"There is no row {CONTROL}, because the data have no age, sex or motion and no covariates were named. Name "
+        f"There is no row {CONTROL}, because no age, sex or motion was read and no covariates were named. Name "
         "columns as covariates to see how well they predict the classes without graphs."
     )

@@ -16,7 +16,7 @@ from isocapsnet._results_folders import open_results
 from isocapsnet._run_files import RUN_FILE
 from isocapsnet._validation import InputError
 from isocapsnet.datasets.catalog import CATALOG
-from isocapsnet.datasets.covariates import is_usual_confound
+from isocapsnet.datasets.fields import is_usual_confound
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.passport import count_handled, format_passport
 from isocapsnet.evaluation.artifacts import read_history, read_templates, read_warnings
@@ -69,7 +69,10 @@ def make_content(
     names = [str(name) for name in (first or passport).get("classes") or ()]
     atlas = None if data is None else data.atlas
     if data is not None and (atlas is None or atlas.coordinates is None):
-        notes.append("The nodes have no coordinates, so nothing is drawn on the brain; choose an atlas with atlas=.")
+        notes.append(
+            "The nodes have no coordinates, so nothing is drawn on the brain. If they are those of an atlas, run the "
+            "benchmark with this atlas (--atlas NAME, or load_graphs(..., atlas=NAME))."
+        )
     return Content(
         table=table,
         methods=methods,

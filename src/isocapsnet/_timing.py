@@ -85,7 +85,7 @@ class RunTime:
         """One line per method."""
         table = Table(title="Estimated time", title_justify="left", box=box.SIMPLE, padding=(0, 1))
         table.add_column("method", overflow="fold")
-        for name in ("jobs", "s/job", *STAGES, "in all"):
+        for name in ("jobs", "per job", *STAGES, "in all"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("from")
         for method in self.methods:
@@ -105,11 +105,11 @@ class RunTime:
             several = f" with {n_slots} workers ({computing} of computing)" if (n_slots or 1) > 1 else ""
             words = f"About {seconds(self.wall)} in all{several}."
         unknown = [method.method for method in self.methods if method.stages is None]
-        sentences = [words, *([f"Without {', '.join(unknown)}, of which the time is not known."] if unknown else [])]
+        sentences = [words, *([f"Without {', '.join(unknown)}, whose time is not known."] if unknown else [])]
         core = min((method.core for method in self.methods), default=1.0)
         if core < _BUSY:
             sentences.append(
-                f"This machine is busy: a trial got {core:.0%} of a core. The estimate is right if that stays so."
+                f"This machine is busy: a trial got {core:.0%} of a core. The estimate assumes that this stays so."
             )
         return sentences
 

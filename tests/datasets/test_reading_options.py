@@ -343,6 +343,17 @@ def test_check_ends_with_a_command_that_works(tmp_path, name, monkeypatch):
     assert layout.remedy in [remedy.changes for remedy in remedies]
 
 
+def test_check_names_the_usual_confounds_that_no_option_names(tmp_path, abide):
+    """Without the line, a benchmark says that no age or sex was read, and nothing said that they are there."""
+    table = pd.read_csv(abide / "phenotypic.csv").assign(sex=["f", "m"] * 20, iq=100)
+    table.to_csv(abide / "phenotypic.csv", index=False)
+    assert "--covariates age,sex adds" in run("data", "check", abide).output
+    named = run("data", "check", abide, "--covariates", "iq,sex").output
+    assert "not read  age in" in named and "--covariates iq,sex,age adds" in named
+    assert "not read" not in run("data", "check", abide, "--covariates", "sex,age").output
+    assert "not read  age in" in run("data", "check", abide, "--target", "sex").output
+
+
 def test_check_of_usable_data_ends_with_the_benchmark(tmp_path, abide):
     assert last_line(run("data", "check", abide)) == f"next      isocapsnet benchmark {abide} --target diagnosis"
     (abide / "phenotypic.csv").rename(tmp_path / "other.csv")

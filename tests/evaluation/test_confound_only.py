@@ -16,7 +16,8 @@ import isocapsnet as ic
 from isocapsnet._controls import covariates_step
 from isocapsnet._validation import InputError
 from isocapsnet.cli import main
-from isocapsnet.datasets.covariates import CovariateEncoder, is_usual_confound
+from isocapsnet.datasets.covariates import CovariateEncoder
+from isocapsnet.datasets.fields import is_usual_confound
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.evaluation import Protocol, Samples
 from isocapsnet.evaluation.preparation import Preparation

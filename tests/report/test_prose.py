@@ -80,7 +80,18 @@ def test_answer_says_not_shown_when_nothing_is_above_chance_and_leaves_the_const
     content = make_content(make_row("linear", 0.55, p_chance=0.3), make_row("constant", 0.5, p_chance=1.0))
     assert answer.answer(content)[0] == "Not shown: linear is not distinguishable from chance on these data."
     content = make_content(make_row("linear", 0.55, p_chance=0.3), make_row("gcn", 0.5, p_chance=0.5))
-    assert answer.answer(content)[0].startswith("Not shown: none of the 2 methods is distinguishable from chance")
+    assert answer.answer(content)[0].startswith("Not shown: neither linear nor gcn is distinguishable from chance")
+
+
+def test_the_controls_of_a_comparison_are_not_counted_among_its_methods() -> None:
+    """The verdict is about "both methods", so the line below it must not list three."""
+    content = make_content(make_row("gcn", 0.8, is_best=True), make_row("linear", 0.6), make_row("constant", 0.5))
+    assert (
+        answer.answer(content)[0]
+        == "Yes: both methods (gcn and linear) are above chance, and gcn is better than linear."
+    )
+    assert answer.compared(content).startswith("Compared: gcn and linear, with constant as a control, over ")
+    assert answer.compared(make_content(make_row("constant", 0.5))).startswith("Compared: constant over ")
 
 
 def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
@@ -90,7 +101,7 @@ def test_answer_gives_the_highest_mean_with_its_interval_and_test() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_best", "words"), [(True, "linear is better than every other"), (False, "none is marked as the best")]
+    ("is_best", "words"), [(True, "linear is better than gcn"), (False, "none is marked as the best")]
 )
 def test_answer_marks_a_winner_only_when_there_is_one(is_best: bool, words: str) -> None:
     content = make_content(make_row("linear", 0.75, is_best=is_best), make_row("gcn", 0.6))

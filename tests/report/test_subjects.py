@@ -206,6 +206,8 @@ def test_calibration_is_commented(scores: tuple[float, float], words: str, is_po
     assert said is not None and words in said.text and said.is_poor == is_poor
     assert f"{brier:.3f}" in said.text and "0.250" in said.text
     assert ("ranks subjects well" in said.text) == is_poor
+    by_chance = describe_calibration(replace(method, row=replace(method.row, metrics=metrics, p_chance=0.06)))
+    assert by_chance is not None and "ranks subjects well" not in by_chance.text
 
 
 def test_calibration_says_when_a_method_is_too_sure() -> None:

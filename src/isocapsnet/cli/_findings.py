@@ -77,6 +77,14 @@ def print_next(path: str, given: Mapping[str, Any], graphs: "BrainGraphs", findi
         if _TARGET.search(targets[0]) is None:
             click.echo(printable(f"Columns that may have the classes: {list_some(targets)}."))
         given = {**given, "target": targets[0]}
+    if unused := [column for column in findings.unused if column != given["target"]]:
+        add = shlex.join(["--covariates", ",".join([*(given["covariates"] or ()), *unused])])
+        click.echo(
+            printable(
+                f"not read  {list_some(unused, 6)} in the table of subjects; {add} adds a model without graphs to the "
+                "benchmark"
+            )
+        )
     click.echo(printable(f"next      {_command('benchmark', path, given)}"))
 
 

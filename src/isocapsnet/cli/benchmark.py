@@ -68,7 +68,8 @@ def benchmark(data: str | None, **options: Any) -> None:
         console.print(by_site)
     if options["audit"]:
         console.print(audit_table(results))
-    console.print(f"Results: {escape(str(options['out']))}/results.csv, results.json, records/, artifacts/")
+    folders = [f"{name}/" for name in ("records", "artifacts") if (Path(options["out"]) / name).is_dir()]
+    console.print(f"Results: {escape(str(options['out']))}/{', '.join(['results.csv', 'results.json', *folders])}")
     if all(row.failed == row.jobs for row in results.summary.rows):
         sys.exit(1)
 

@@ -1,6 +1,5 @@
-"""Covariates of subjects as numbers, learned from training subjects only, and which of them are usual confounds."""
+"""Covariates of subjects as numbers, learned from training subjects only."""
 
-import re
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,24 +12,6 @@ from isocapsnet._validation import InputError
 from isocapsnet.datasets.fields import is_missing
 
 _SITE = "acquisition site"
-#: Words of a column's name, of which one says what the column is, and others that may stand beside it. Any other word
-#: gives the column another meaning: an age at onset, for example, is known of patients only.
-_USUAL = (
-    ({"age"}, {"at", "baseline", "days", "in", "months", "mri", "of", "scan", "subject", "visit", "years", "yrs"}),
-    ({"sex", "gender"}, {"at", "birth", "of", "subject"}),
-    (
-        {"motion", "movement", "fd", "meanfd", "fdmean", "framewise", "displacement"},
-        {"absolute", "average", "avg", "func", "head", "jenkinson", "max", "mean", "median", "mm", "power", "relative"}
-        | {"rest", "rms", "run", "scan"},
-    ),
-)
-
-
-def is_usual_confound(column: str) -> bool:
-    """Whether the name of a column says that it is age, sex or head motion: ``AGE_AT_SCAN``, ``Gender``, ``meanFD``."""
-    words = set(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", column))
-    lower = {word.lower() for word in words}
-    return any(lower & names and lower <= names | beside for names, beside in _USUAL)
 
 
 def _check_levels(name: str, value: Any) -> None:

@@ -21,6 +21,17 @@ _NO_CLASS = re.compile(
 )
 # Whole numbers that a float holds exactly.
 _WHOLE = re.compile(r"[-+]?\d{1,15}(\.0*)?")
+#: Words of a column's name, of which one says what the column is, and others that may stand beside it. Any other word
+#: gives the column another meaning: an age at onset, for example, is known of patients only.
+_USUAL = (
+    ({"age"}, {"at", "baseline", "days", "in", "months", "mri", "of", "scan", "subject", "visit", "years", "yrs"}),
+    ({"sex", "gender"}, {"at", "birth", "of", "subject"}),
+    (
+        {"motion", "movement", "fd", "meanfd", "fdmean", "framewise", "displacement"},
+        {"absolute", "average", "avg", "func", "head", "jenkinson", "max", "mean", "median", "mm", "power", "relative"}
+        | {"rest", "rms", "run", "scan"},
+    ),
+)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -132,6 +143,13 @@ def select_folds(folds: Sequence[NDArray[Any]], index: NDArray[np.int64]) -> lis
 def is_missing(value: Any) -> bool:
     """Whether a value is missing: None, NaN, pandas' NA, or a text such as "n/a"."""
     return bool(pd.isna(value)) or str(value).strip().lower() in MISSING
+
+
+def is_usual_confound(column: str) -> bool:
+    """Whether the name of a column says that it is age, sex or head motion: ``AGE_AT_SCAN``, ``Gender``, ``meanFD``."""
+    words = set(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", column))
+    lower = {word.lower() for word in words}
+    return any(lower & names and lower <= names | beside for names, beside in _USUAL)
 
 
 def missing_words(values: Sequence[Any]) -> "Counter[str]":

@@ -16,7 +16,8 @@ class Findings:
     """Everything noticed while reading: errors, warnings, what was mended and where, who was left out and why.
 
     ``refused`` are the errors by the source they are about, ``subjects`` the subject of each source, ``targets`` the
-    columns of a table that may have classes, ``identifiers`` what subjects are called if it is another name.
+    columns of a table that may have classes, ``unused`` its columns of age, sex and motion that no option names,
+    ``identifiers`` what subjects are called if it is another name.
     """
 
     errors: list[str] = field(default_factory=list)
@@ -26,6 +27,7 @@ class Findings:
     refused: dict[str, list[str]] = field(default_factory=dict, repr=False)
     subjects: dict[str, str] = field(default_factory=dict, repr=False)
     targets: list[str] = field(default_factory=list, repr=False)
+    unused: list[str] = field(default_factory=list, repr=False)
     identifiers: dict[str, str] = field(default_factory=dict, repr=False)
 
     def handle(self, what: str, where: str) -> None:

@@ -136,7 +136,9 @@ def explain_fit(estimator: Any, graphs: ArrayLike, labels: ArrayLike, method: st
         How edges are attributed.
     """
     if not is_network(estimator):
-        raise InputError(f"{type(estimator).__name__} is not a fitted network; only networks can be explained.")
+        raise InputError(
+            f"{type(estimator).__name__} is not a fitted network; only networks can be explained, such as isocapsnet."
+        )
     X = estimator._check_fitted(graphs)
     code_of = {label: code for code, label in enumerate(estimator.classes_.tolist())}
     codes = np.array([code_of.get(label, -1) for label in np.asarray(labels).tolist()], dtype=np.int64)

@@ -231,7 +231,9 @@ def explain(
         ``node_names``, ``title`` and ``partition`` of the :class:`Explanation`.
     """
     if not is_network(model):
-        raise InputError(f"{type(model).__name__} is not a fitted network; only networks can be explained.")
+        raise InputError(
+            f"{type(model).__name__} is not a fitted network; only networks can be explained, such as isocapsnet."
+        )
     if networks is not None and len(networks) != model.n_nodes_in_:
         raise InputError(f"networks has {len(networks)} entries, but there are {model.n_nodes_in_} nodes.")
     refits = explain_refits(model, graphs, labels, folds, attribution, seed, prepare) if folds else ()

@@ -86,15 +86,19 @@ def caution(content: Content) -> str:
 
 
 def compared(content: Content) -> str:
-    """What was compared and how, in one line."""
-    names = [method.label for method in content.methods]
+    """What was compared and how, in one line. Controls are named as such: they are not counted among the methods."""
+    controls = [m.label for m in content.methods if m.row.method == CONSTANT or m.row.covariates]
+    names = [m.label for m in content.methods if m.label not in controls] or controls
     protocol = content.protocol
     n_folds = max((len({fold for _, fold in method.row.keys}) for method in content.methods), default=0)
     repeats = max((method.n_repeats for method in content.methods), default=0)
     kind = {"leave-site-out": "sites left out in turn"}.get(str(protocol.get("name")), "cross-validation folds")
     how = f" over {n_folds} {kind}" + (f", {repeats} repeats" if repeats > 1 else "") if n_folds else ""
     methods = listing(names) if len(names) <= 6 else f"{len(names)} methods"
-    return f"Compared: {methods}{how}." if names else ""
+    beside = ""
+    if controls and controls != names:
+        beside = f", with {listing(controls)} as {'a control' if len(controls) == 1 else 'controls'},"
+    return f"Compared: {methods}{beside}{how}." if names else ""
 
 
 def _bounds(low: float, high: float) -> str:
@@ -138,10 +142,16 @@ def _verdict(rows: Sequence[MethodResult], min_folds: int) -> str:
         return "Undecided: there is a single test fold, which shows no more than its own interval."
     winners = [row.method for row in rows if row.p_chance <= LEVEL]
     if not winners:
-        who = f"none of the {len(rows)} methods is" if len(rows) > 1 else f"{rows[0].method} is not"
+        who = f"none of the {len(rows)} methods is"
+        if len(rows) == 2:
+            who = f"neither {rows[0].method} nor {rows[1].method} is"
+        elif len(rows) == 1:
+            who = f"{rows[0].method} is not"
         return f"Not shown: {who} distinguishable from chance on these data."
     best = [row.method for row in rows if row.is_best and len(rows) > 1]
-    ending = f", and {best[0]} is better than every other method." if best else "."
+    others = [row.method for row in rows if row.method not in best]
+    rest = others[0] if len(others) == 1 else "every other method"
+    ending = f", and {best[0]} is better than {rest}." if best else "."
     if len(winners) == 1:
         return f"Yes: {winners[0]} is above chance{ending}"
     which = f"{len(winners)} of {len(rows)} methods"

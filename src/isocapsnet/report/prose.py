@@ -198,7 +198,9 @@ def reproduction_facts(content: Content) -> list[tuple[str, str]]:
     facts.append(("seeds", "derived from the data digest, the method's name, the repeat and the fold"))
     keys = [key for method in content.methods for key in method.row.keys.values()]
     if keys:
-        facts.append(("records", f"{len(keys)} test folds; the first record is {keys[0]}"))
+        facts.append(
+            ("records", f"{len(keys)} jobs (one for each method and test fold); the first record is {keys[0]}")
+        )
     return facts
 
 

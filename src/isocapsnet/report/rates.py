@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocapsnet._format import number
-from isocapsnet.evaluation.statistics import Interval, weighted_mean, wilson_interval
+from isocapsnet.evaluation.statistics import LEVEL, Interval, weighted_mean, wilson_interval
 from isocapsnet.report.content import Content, ReportedMethod
 
 # A ROC AUC from here on is high; a Brier score above this share of the one of the class frequencies is poor.
@@ -79,7 +79,7 @@ def describe_calibration(method: ReportedMethod) -> Calibration | None:
     sentence = (
         f"The Brier score is {number(brier)}; always predicting the class frequencies would give {number(uninformed)}."
     )
-    is_poor = area >= _HIGH_AREA and brier > _POOR_BRIER * uninformed
+    is_poor = area >= _HIGH_AREA and method.row.p_chance <= LEVEL and brier > _POOR_BRIER * uninformed
     is_off = abs(confidence - accuracy) > _NOTABLE_GAP and not low <= confidence <= high
     if is_poor:
         sentence += (
@@ -90,8 +90,8 @@ def describe_calibration(method: ReportedMethod) -> Calibration | None:
         direction = "too cautious" if confidence < accuracy else "too sure"
         sentence += (
             f" Its probabilities are {direction}: the mean probability of the predicted class is {confidence:.0%}, and "
-            f"{accuracy:.0%} of the predictions are right."
+            f"{accuracy:.0%} of the predictions are correct."
         )
     elif brier < uninformed:
-        sentence += " The mean confidence agrees with the share of right predictions."
+        sentence += " The mean confidence agrees with the share of correct predictions."
     return Calibration(sentence, is_poor or is_off)

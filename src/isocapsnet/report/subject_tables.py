@@ -114,7 +114,7 @@ def describe_missed(content: Content) -> str:
     n_tested = np.count_nonzero(np.sum([part.n_tests for part in predictions], axis=0))
     by_all = int((n_missing == len(shown)).sum()) if len(shown) > 1 else 0
     n_repeats = max(method.n_repeats for method in content.methods)
-    repeats = "in the one repeat" if n_repeats == 1 else f"in each of {n_repeats} repeats"
+    repeats = "in the only repeat" if n_repeats == 1 else f"in each of {n_repeats} repeats"
     sentence = f"{np.count_nonzero(n_missing)} of {n_tested} subjects are misclassified by some method {repeats}"
     return f"{sentence}, {by_all} of them by all methods shown." if by_all else f"{sentence}."
 

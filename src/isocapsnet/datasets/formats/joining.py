@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isocapsnet._safe_text import list_some
 from isocapsnet._validation import InputError
-from isocapsnet.datasets.fields import check_sites, is_missing
+from isocapsnet.datasets.fields import check_sites, is_missing, is_usual_confound
 from isocapsnet.datasets.findings import Findings
 from isocapsnet.datasets.formats.participants import Participants, clean_identifiers
 from isocapsnet.datasets.formats.tables import choose_rows, has_names, open_table
@@ -40,6 +40,11 @@ def open_participants(
         n_kept, n_left_out = len(participants.table.lines), participants.n_left_out
         findings.handle(f"rows of {participants.name} where {condition}", f"{n_kept} of {n_kept + n_left_out} rows")
     findings.targets = participants.list_targets()
+    findings.unused = [
+        column
+        for column in participants.table.columns
+        if is_usual_confound(column) and column not in columns_of(options)
+    ]
     findings.identifiers.clear()  # the spelling of the table is used, not that of the files
     findings.identify(participants.ids, participants.table.column(participants.id_column))
     findings.spell_alike(participants.ids)
