@@ -147,6 +147,10 @@ def main() -> None:
     paths = [str(options.source or ROOT / "src"), here, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # of the processes that run jobs
     sys.path[:0] = paths[:2]
+    from isocapsnet.evaluation.engine import worker
+
+    # As in the processes of the benchmark; earlier versions had no such settings.
+    os.environ.update({**getattr(worker, "KEPT_MEMORY", {}), **os.environ})
     measure(options)
 
 

@@ -15,7 +15,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from isocapsnet._stages import end_epoch
-from isocapsnet.functional.kernels import forget_used, give_back, reusing_buffers
+from isocapsnet.functional.kernels import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._recording import Recorded
 
@@ -70,6 +70,8 @@ class Adam:
         self.parameters, self.others = list(parameters), others
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
+        for parameter in self.parameters:
+            parameter.data = on_large_pages(parameter.data)
 
     def zero_grad(self) -> None:
         """Forget the gradients of the last step."""
@@ -87,7 +89,7 @@ class Adam:
         for new in gradients.keys() - self.moments.keys():
             # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
             # the system after every batch.
-            self.moments[new] = torch.zeros_like(new), torch.zeros_like(new), torch.zeros((), device=new.device)
+            self.moments[new] = zeros_like(new), zeros_like(new), torch.zeros((), device=new.device)
         means, squares, n_steps = (
             list(column) for column in zip(*(self.moments[parameter] for parameter in gradients), strict=True)
         )

@@ -6,10 +6,10 @@ S. Sabour, N. Frosst and G. E. Hinton, "Dynamic routing between capsules", NIPS 
 from collections.abc import Sequence
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from isocapsnet.functional import squash
+from isocapsnet.functional.convolution import graph_convolution
+from isocapsnet.functional.squashing import squash_many
 from isocapsnet.models._capsules import CapsuleClassifier
 from isocapsnet.models._parameters import Count, Sizes, estimator, with_parameters
 from isocapsnet.nn import CapsuleOutput, DigitCapsules, GraphDecoder
@@ -60,12 +60,11 @@ class CapsNet(nn.Module):
 
     def forward(self, graphs: Tensor) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
-        features = self.features(graphs[:, None])
-        if features.device.type == "cpu":
-            features = features.contiguous(memory_format=torch.channels_last)  # this order is faster to convolve there
-        maps = self.primary(features.relu())
+        first = self.features
+        features = graph_convolution(graphs[:, None], first.weight, first.bias, first.stride[0], int(first.padding[0]))
+        maps = self.primary(features)
         # (B, n_primary, primary_size, m, m) to one vector per type and position.
-        primary = squash(maps.unflatten(1, self.shape).movedim(2, -1))
+        primary = squash_many(maps.unflatten(1, self.shape).movedim(2, -1))
         capsules = self.digit(primary)
         return CapsuleOutput(capsules, self.decoder(capsules) if self.decoder is not None else None, graphs)
 

@@ -51,6 +51,7 @@ from isocapsnet.evaluation import (
     tabulate,
 )
 from isocapsnet.evaluation.artifacts import write_artifacts
+from isocapsnet.evaluation.engine.worker import KEPT_MEMORY, Worker
 
 
 def _run(
@@ -199,6 +200,13 @@ def test_every_job_has_one_thread(tmp_path: Path, executor: Executor | None, mon
         _run(plan, tmp_path, local_executor(1) if executor is None else nullcontext(executor))
         assert (threadpool_info(), dict(os.environ)) == before  # of the program that runs the jobs
     assert {record["probabilities"][0][1] for record in Store(tmp_path).records()} == {1.0}
+
+
+def test_the_memory_of_jobs_is_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert Worker._environment()["GLIBC_TUNABLES"] == KEPT_MEMORY["GLIBC_TUNABLES"]
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    assert Worker._environment()["GLIBC_TUNABLES"] == "glibc.malloc.check=0"
 
 
 def test_artifacts_stand_beside_the_records_and_models_of_the_first_repeat_only(tmp_path: Path) -> None:

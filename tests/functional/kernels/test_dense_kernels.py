@@ -6,6 +6,7 @@ import torch
 
 from isocapsnet.functional import (
     capsule,
+    convolution,
     edge_sums,
     kernels,
     linear,
@@ -13,6 +14,7 @@ from isocapsnet.functional import (
     relaxed,
     routing,
     spectral_match,
+    squashing,
     upsampling,
 )
 
@@ -222,7 +224,78 @@ def test_edges_at_the_corner_of_the_rectifier_count_as_in_torch():
     assert_equal(fused, plain, (*numbers, *filters), torch.float64, "_RectifiedSumsBackward")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "n_out", "k", "stride", "n_nodes"),
+    [(torch.float32, 16, 5, 2, 37), (torch.float64, 16, 3, 1, 9), (torch.float64, 8, 4, 3, 20)],
+)
+def test_a_convolution_of_graphs_equals_that_of_torch(dtype, n_out, k, stride, n_nodes):
+    graphs = draw(3, 1, n_nodes, n_nodes, dtype=dtype).detach()
+    inputs = draw(n_out, 1, k, k, dtype=dtype, seed=1), draw(n_out, dtype=dtype, seed=2)
+
+    def plain(weight, bias):
+        return torch.nn.functional.conv2d(graphs, weight, bias, stride, k // 2).relu()
+
+    def fused(weight, bias):
+        return convolution.graph_convolution(graphs, weight, bias, stride, k // 2)
+
+    assert_equal(fused, plain, inputs, dtype, "_GraphConvolutionBackward")
+    assert fused(*inputs).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("n_out", [16, 5])
+def test_graphs_with_gradients_and_other_filters_are_convolved_by_torch(n_out):
+    inputs = draw(2, 1, 8, 8), draw(n_out, 1, 5, 5, seed=1), draw(n_out, seed=2)
+    graphs = inputs[0] if n_out == 16 else inputs[0].detach()
+    maps = convolution.graph_convolution(graphs, *inputs[1:], 2, 2)
+    assert torch.equal(maps, torch.nn.functional.conv2d(*inputs, 2, 2).relu())
+    assert "_GraphConvolutionBackward" not in trace(maps.grad_fn)
+
+
+def test_a_convolved_nan_stays_nan():
+    graphs = torch.full((1, 1, 6, 6), torch.nan)
+    assert convolution.graph_convolution(graphs, torch.ones(16, 1, 3, 3), torch.zeros(16), 1, 1).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [8, 5])
+def test_many_squashed_vectors_equal_those_of_the_equation(dtype, size, monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_squash"), "_LEAST_ENTRIES", 1)
+    maps = draw(3, 7, 7, 2 * size, dtype=dtype)
+
+    # The primary capsules of a convolution whose channels come last in memory.
+    def apart(function):
+        return lambda maps: function(maps.permute(0, 3, 1, 2).unflatten(1, (2, size)).movedim(2, -1))
+
+    assert_equal(apart(squashing.squash_many), apart(capsule.squash), (maps,), dtype, "_SquashBackward")
+
+
+def test_squashed_zeros_have_the_gradient_zero_and_nan_stays_nan(monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_squash"), "_LEAST_ENTRIES", 1)
+    x = torch.zeros(3, 4, dtype=torch.float64)
+    x[1], x[2, 0] = 1.0, torch.nan
+    x.requires_grad_()
+    squashed = squashing.squash_many(x)
+    (grad,) = torch.autograd.grad(squashed.sum(), x)
+    assert squashed[2].isnan().all()
+    assert (squashed[0] == 0).all()
+    assert (grad[0] == 0).all()
+    assert torch.allclose(grad[1], torch.autograd.grad(capsule.squash(x).sum(), x)[0][1])
+
+
+def test_vectors_that_are_no_rows_in_memory_are_squashed_by_torch(monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_squash"), "_LEAST_ENTRIES", 1)
+    for x in (draw(8, 5).T, draw(5, 8)[:, :4], draw(6)):
+        assert torch.equal(squashing.squash_many(x), capsule.squash(x))
+
+
 FAILING = [
+    ("cpu_squash", lambda: squashing.squash_many(draw(2, 4096, 8))),
+    (
+        "cpu_convolution",
+        lambda: convolution.graph_convolution(
+            draw(2, 1, 8, 8).detach(), draw(16, 1, 5, 5, seed=1), draw(16, seed=2), 2, 2
+        ),
+    ),
     ("cpu_relaxed", lambda: relaxed.relaxed_distances(draw(2, 9, 9).detach(), draw(2, 3, 3, seed=1))),
     ("cpu_dense_routing", lambda: routing.route(draw(2, 1, 3, 3, 8), draw(2, 1, 9, 8, 16, seed=1), 2, 0.1)),
     (
@@ -246,6 +319,8 @@ def test_a_failing_kernel_leaves_the_result_to_plain_torch(name, compute, part, 
     monkeypatch.setattr(kernels, "_failed", set())
     kernel = kernels.import_kernel(name)
     functions = {
+        "cpu_squash": ("squash", "backward"),
+        "cpu_convolution": ("convolve", "backward"),
         "cpu_relaxed": ("distances", "backward"),
         "cpu_dense_routing": ("attend", "scatter"),
         "cpu_linear": ("apply", "grad_weight"),

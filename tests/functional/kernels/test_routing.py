@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from isocapsnet.functional import PermutationCapsules, route, routing
-from isocapsnet.functional.kernels import _buffers, give_back, import_kernel, pick_routing, reusing_buffers
+from isocapsnet.functional.kernels import (
+    _buffers,
+    give_back,
+    import_kernel,
+    on_large_pages,
+    pick_routing,
+    reusing_buffers,
+    zeros_like,
+)
 
 CPU = pytest.mark.skipif(import_kernel("cpu_routing") is None, reason="numba is not installed")
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -237,3 +245,13 @@ def test_memory_is_used_again_only_if_it_was_taken_and_given_back_inside():
     give_back(second)
     with reusing_buffers():
         assert _buffers.take(like, size).data_ptr() not in (first.data_ptr(), second.data_ptr())
+
+
+def test_tensors_on_large_pages_have_the_values_and_the_order_of_the_others():
+    for shape in [(1500, 1000), (3, 5)]:
+        tensor = torch.randn(shape).T
+        moved, zeros = on_large_pages(tensor), zeros_like(tensor)
+        assert (moved is tensor) == (tensor.nbytes < _buffers._LARGE)
+        assert torch.equal(moved, tensor)
+        assert moved.stride() == zeros.stride() == tensor.stride()
+        assert not zeros.any()

@@ -23,19 +23,21 @@ from torch import Tensor
 from isocapsnet._validation import InputError
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
-from isocapsnet.functional.kernels._buffers import forget_used, give_back, reusing_buffers
+from isocapsnet.functional.kernels._buffers import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
 
 __all__ = [
     "assign",
     "eager",
     "forget_used",
     "give_back",
+    "on_large_pages",
     "pick_fused",
     "pick_kernel",
     "pick_routing",
     "reusing_buffers",
     "run_fused",
     "run_kernel",
+    "zeros_like",
 ]
 
 # Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
