@@ -1,8 +1,9 @@
 """The time of a job, from trials of networks whose epochs have a known duration."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isocapsnet._stages import Watcher, end_epoch, watching
-from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol
+from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol, timing
 from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.jobs import Task, run_job
@@ -84,6 +85,33 @@ def test_a_search_is_as_long_as_all_its_fits_even_if_it_is_cut(tmp_path: Path) -
     by_size = _task(tmp_path, candidates=3, seconds=0.0, per_graph=EPOCH)
     whole, cut = _estimate(by_size), _estimate(by_size, seconds=1e-6)
     assert cut["search"] == pytest.approx(whole["search"], rel=0.1)
+
+
+class Compiled(Logistic):
+    """The first epoch with each value of ``C`` takes long, as if a kernel was compiled, and only the first time."""
+
+    compiled: ClassVar[set[float]] = set()
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Compiled":
+        super().fit(X, y)
+        history: list[dict[str, Any]] = []
+        for epoch in range(1, 4):
+            began = time.perf_counter()
+            if self.C not in self.compiled:
+                self.compiled.add(self.C)
+                time.sleep(0.3)
+            history.append({"epoch": epoch, "dur": time.perf_counter() - began})
+            if end_epoch(history, 3, may_stop=False):
+                break
+        return self
+
+
+def test_kernels_that_a_trial_compiled_are_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_COMPILING", 0.2)
+    method = toy_method("compiled", Compiled, parameters={}, space={"C": [0.1, 1.0, 10.0]})
+    task = Plan(toy_source(), (method,), Protocol(n_candidates=3), repeats=1).tasks(tmp_path)[0]
+    assert _estimate(task)["search"] < 0.3
+    assert len(Compiled.compiled) == 3
 
 
 def test_a_training_with_early_stopping_is_watched_to_its_end(tmp_path: Path) -> None:

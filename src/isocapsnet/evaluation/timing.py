@@ -34,6 +34,9 @@ USUAL_SHARE = 0.55
 _FIRST_PER_CLASS = 12
 # The first epoch is not representative. Others are measured for at least this long, or this many of them.
 _EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
+# If the first epoch takes longer than the others by this many seconds, and by more than one of them, it compiled a
+# kernel. That is kept on disk, so the run will not do it again.
+_COMPILING = 1.0
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
 # The time of a fit is taken to grow with a power of the number of graphs between these. Small trials are mostly
@@ -52,6 +55,12 @@ class _Training:
     def epoch_seconds(self) -> float:
         """The mean duration of an epoch; the first counts only if there is no other."""
         return float(np.mean([epoch["dur"] for epoch in self.history[1:] or self.history]))
+
+    @property
+    def compiling_seconds(self) -> float:
+        """What the first epoch took to compile kernels."""
+        excess = float(self.history[0]["dur"]) - self.epoch_seconds
+        return excess if excess > max(_COMPILING, self.epoch_seconds) else 0.0
 
 
 class _EnoughError(Exception):
@@ -102,10 +111,11 @@ class _Trial(Watcher):
         return training.is_cut
 
     def end_stage(self) -> None:
-        """Add the time since the last stage has ended, and that of the epochs that were left out."""
+        """Add the time since the last stage has ended, less compilation, and that of the epochs that were left out."""
         now = time.perf_counter()
+        spent = max(0.0, now - self._entered - sum(training.compiling_seconds for training in self._trainings))
         self._shares += [len(t.history) / t.max_epochs for t in self._trainings if t.may_stop and not t.is_cut]
-        self.seconds[self._stage] += now - self._entered + sum(map(self._left_out, self._trainings))
+        self.seconds[self._stage] += spent + sum(map(self._left_out, self._trainings))
         self._entered, self._trainings = now, []
 
     def predict(self, growth: float) -> float:
