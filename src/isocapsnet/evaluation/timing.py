@@ -156,7 +156,8 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
         trials.append(trial)
         return trial
 
-    trial = attempt(size, 0.0)  # compiles and loads what is needed, which takes longer than the trial itself
+    # This compiles and loads what is needed, also for other settings, which takes longer than the trial itself.
+    trial = attempt(size, seconds)
     warm, computed = time.perf_counter(), time.process_time()
     deadline = warm + seconds
     if trial.predict(n_all / size) > seconds:
