@@ -29,7 +29,7 @@ def graph_convolution(graphs: Tensor, weight: Tensor, bias: Tensor | None, strid
     """
     kernel = pick_fused("cpu_convolution", graphs)
     plain = partial(_convolve_plainly, graphs, weight, bias, stride, padding)
-    if kernel is None or graphs.requires_grad or not kernel.fits(graphs, weight, bias):
+    if kernel is None or graphs.requires_grad or not kernel.fits(graphs, weight, bias, padding):
         return plain()
     return run_fused(
         graphs.device, partial(_GraphConvolution.apply, graphs, weight, bias, stride, padding, kernel), plain

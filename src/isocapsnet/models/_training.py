@@ -51,6 +51,7 @@ class Adam:
     Parameters
     ----------
     parameters : iterable of Tensor
+        Large ones on a CPU move to other memory; views of them that were made before do not follow.
     learning_rate, weight_decay : float
     decoupled : bool
         Whether the weight decay is decoupled (AdamW) or an L2 penalty (Adam).

@@ -207,6 +207,27 @@ def test_the_memory_of_jobs_is_kept_unless_the_user_says_otherwise(monkeypatch: 
     assert Worker._environment()["GLIBC_TUNABLES"] == KEPT_MEMORY["GLIBC_TUNABLES"]
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
     assert Worker._environment()["GLIBC_TUNABLES"] == "glibc.malloc.check=0"
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+    assert "GLIBC_TUNABLES" not in Worker._environment()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is kept by settings of glibc")
+def test_memory_that_a_job_has_freed_is_given_back_before_the_next_one() -> None:
+    """The memory of a job is measured and limited by itself."""
+    code = """
+import numpy as np, psutil
+from isocapsnet.evaluation.engine.child import _return_memory
+blocks = [np.ones(2**20) for _ in range(50)]  # 8 MiB each
+del blocks
+before = psutil.Process().memory_info().rss
+_return_memory()
+print(before - psutil.Process().memory_info().rss)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=Worker._environment(), check=True, capture_output=True, text=True
+    )
+    assert int(answer.stdout) > 300e6
 
 
 def test_artifacts_stand_beside_the_records_and_models_of_the_first_repeat_only(tmp_path: Path) -> None:

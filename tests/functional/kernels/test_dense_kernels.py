@@ -240,6 +240,8 @@ def test_a_convolution_of_graphs_equals_that_of_torch(dtype, n_out, k, stride, n
 
     assert_equal(fused, plain, inputs, dtype, "_GraphConvolutionBackward")
     assert fused(*inputs).is_contiguous(memory_format=torch.channels_last)
+    apart = draw(2 * n_out, dtype=dtype)[::2]
+    torch.testing.assert_close(fused(inputs[0], apart), plain(inputs[0], apart))
 
 
 @pytest.mark.parametrize("n_out", [16, 5])
@@ -280,6 +282,15 @@ def test_squashed_zeros_have_the_gradient_zero_and_nan_stays_nan(monkeypatch):
     assert (squashed[0] == 0).all()
     assert (grad[0] == 0).all()
     assert torch.allclose(grad[1], torch.autograd.grad(capsule.squash(x).sum(), x)[0][1])
+
+
+@pytest.mark.parametrize("scale", [1e13, 1e18])
+def test_the_gradient_of_squashed_long_vectors_is_finite(scale, monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_squash"), "_LEAST_ENTRIES", 1)
+    x = (scale * draw(6, 8, dtype=torch.float32)).detach().requires_grad_()
+    weights = draw(6, 8, dtype=torch.float32, seed=1).detach()
+    (grad,) = torch.autograd.grad((squashing.squash_many(x) * weights).sum(), x)
+    assert grad.isfinite().all()
 
 
 def test_vectors_that_are_no_rows_in_memory_are_squashed_by_torch(monkeypatch):
@@ -372,6 +383,9 @@ BAD_INPUT = {
     ),
     "profits": lambda: kernels.assign(draw(2, 3)),
     "biases of pooling": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5), draw(4)),
+    "graphs below the size of a filter": lambda: convolution.graph_convolution(
+        draw(2, 1, 3, 3).detach(), draw(16, 1, 5, 5), draw(16), 1, 0
+    ),
     "maps to double": lambda: upsampling.doubling_convolution(draw(2, 3, 4, 4), draw(2, 1, 4, 4), draw(1)),
     "types of maps to double": lambda: upsampling.doubling_convolution(
         draw(2, 3, 4, 4), draw(3, 1, 4, 4, dtype=torch.float32), draw(1)

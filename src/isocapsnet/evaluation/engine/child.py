@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from isocapsnet._files import full_disk
@@ -71,6 +72,14 @@ def main() -> None:
     while True:
         reporter = StageReporter(lambda stage: answer({"stage": list(stage)}))
         answer(attempt(json.loads(tasks.get()), start, BaseException, reporter))
+        _return_memory()
+
+
+def _return_memory() -> None:
+    """Give back to the system what a job has freed, because the memory of the next one is measured and limited."""
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # there are C libraries without this function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _read_tasks(tasks: "queue.SimpleQueue[str]") -> None:

@@ -132,8 +132,10 @@ class Worker:
 
     @staticmethod
     def _environment() -> dict[str, str]:
-        """That of the child: the user's own, where it says something about memory."""
-        return {**KEPT_MEMORY, **os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        """That of the child. Memory is kept unless the user has set the C library (GLIBC_TUNABLES, MALLOC_...)."""
+        # For glibc, MALLOC_TRIM_THRESHOLD_ and the like count less than GLIBC_TUNABLES.
+        kept = {} if any(name.startswith("MALLOC_") for name in os.environ) else KEPT_MEMORY
+        return {**kept, **os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
     def _read_answer(self, child: "subprocess.Popen[str]") -> dict[str, Any] | None:
         """The child's next answer; None when it died first, or said what is no answer."""

@@ -19,11 +19,14 @@ from isocapsnet.functional.kernels._threads import parallel_ranges
 _AT_ONCE = 8
 
 
-def fits(graphs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether the kernels take these tensors: the filters must fill whole vectors."""
+def fits(graphs: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> bool:
+    """Whether the kernels take these tensors: the filters must fill whole vectors, and fit into the graphs."""
     one_channel = graphs.dim() == 4 and weight.dim() == 4 and graphs.shape[1] == weight.shape[1] == 1
+    if padding < 0 or any(n + 2 * padding < k for n, k in zip(graphs.shape[2:], weight.shape[2:], strict=False)):
+        return False
     has_bias = bias is not None and bias.shape == weight.shape[:1] and graphs.dtype == weight.dtype == bias.dtype
-    return one_channel and has_bias and len(weight) * weight.element_size() % simd.VECTOR_BYTES == 0
+    whole = len(weight) > 0 and len(weight) * weight.element_size() % simd.VECTOR_BYTES == 0
+    return one_channel and has_bias and whole and graphs.device == weight.device
 
 
 def convolve(graphs: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
@@ -34,7 +37,7 @@ def convolve(graphs: Tensor, weight: Tensor, bias: Tensor, stride: int, padding:
     maps = graphs.new_empty(len(graphs), rows, columns, len(weight))
     factors = weight[:, 0].permute(1, 2, 0).contiguous()
     shape = tuple((None,) * side for side in weight.shape[2:])
-    arguments = padded.numpy(), factors.flatten().numpy(), bias.numpy(), shape, stride, maps.numpy()
+    arguments = padded.numpy(), factors.flatten().numpy(), bias.contiguous().numpy(), shape, stride, maps.numpy()
     parallel_ranges(lambda start, stop: _convolve(*arguments, start, stop), len(graphs))
     return maps
 

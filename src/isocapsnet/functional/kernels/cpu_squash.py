@@ -21,7 +21,7 @@ _LONGEST = 64
 
 def fits(x: Tensor) -> bool:
     """Whether the kernels take these vectors: their entries must be neighbours in memory, without gaps."""
-    if x.dim() < 2 or x.numel() < _LEAST_ENTRIES or x.shape[-1] > _LONGEST:
+    if x.dim() < 2 or x.numel() < max(1, _LEAST_ENTRIES) or x.shape[-1] > _LONGEST or x.is_neg():
         return False
     return x.permute(_order(x)).is_contiguous() and x.stride(-1) == 1
 
@@ -81,6 +81,7 @@ def _backward(grad: Any, x: Any, result: Any, shape: Any, start: int, stop: int)
             along += x[i, d] * grad[i, d]
         length, share = np.sqrt(squared), one / (one + squared)
         # At zero the gradient is zero, as that of `safe_norm`.
-        change = zero if squared == zero else along * (one - squared) * share * share / length
+        # In this order nothing overflows where the square of the length does not.
+        change = zero if squared == zero else along / length * ((one - squared) * share) * share
         for d in range(len(shape)):
             result[i, d] = length * share * grad[i, d] + change * x[i, d]
