@@ -1,6 +1,7 @@
 """``docs/calibration.md`` from the figures in ``docs/calibration/*.json``; written by ``benchmarks/calibration.py``."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -202,10 +203,11 @@ def _findings(cells: Mapping[str, Row]) -> str:
     lines = []
     for title, (scenario, claim) in FALSE.items():
         counts = [_count(row, scenario, claim, NEW) for row in cells.values()]
-        n_over = sum(map(is_exceeded, counts))
+        over = Counter(row["scheme"] for row, count in zip(cells.values(), counts, strict=True) if is_exceeded(count))
+        where = f": {', '.join(f'{n} with {scheme}' for scheme, n in over.items())} folds" if over else ""
         lines.append(
-            f'False "{title}": {pooled(counts):.3f} of all datasets; above .05 by the 99 % bound in {n_over} of '
-            f"{len(cells)} cells ({show_range(n for _, n in counts)} datasets each)."
+            f'False "{title}": {pooled(counts):.3f} of all datasets; above .05 by the 99 % bound in {over.total()} of '
+            f"{len(cells)} cells ({show_range(n for _, n in counts)} datasets each){where}."
         )
     covered = [_count(row, area, "covered", NEW) for row in cells.values() for area in _AREAS]
     lines.append(
