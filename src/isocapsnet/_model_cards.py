@@ -122,9 +122,7 @@ def _list_limits(pipeline: Pipeline) -> list[str]:
         f"Groups with other shares of the classes without a correction: training had {shares}.",
     ]
     if pipeline.expected is None:
-        limits.append(
-            "Claims about its performance: none was measured. A benchmark measures it (isocapsnet fit --like)."
-        )
+        limits.append("Claims about its performance: none was measured. A fit like a row of a benchmark states it.")
     elif not pipeline.expected["verdict"].startswith("above chance"):
         limits.append(f"Claims that it predicts anything. The benchmark's verdict: {pipeline.expected['verdict']}.")
     return limits

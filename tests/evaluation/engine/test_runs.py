@@ -202,8 +202,16 @@ def test_every_job_has_one_thread(tmp_path: Path, executor: Executor | None, mon
     assert {record["probabilities"][0][1] for record in Store(tmp_path).records()} == {1.0}
 
 
+@pytest.fixture
+def unset_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the C library; Dask makes some."""
+    for name in os.environ:
+        if name == "GLIBC_TUNABLES" or name.startswith("MALLOC_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("unset_memory")
 def test_the_memory_of_jobs_is_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     assert Worker._environment()["GLIBC_TUNABLES"] == KEPT_MEMORY["GLIBC_TUNABLES"]
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
     assert Worker._environment()["GLIBC_TUNABLES"] == "glibc.malloc.check=0"
@@ -213,6 +221,7 @@ def test_the_memory_of_jobs_is_kept_unless_the_user_says_otherwise(monkeypatch: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is kept by settings of glibc")
+@pytest.mark.usefixtures("unset_memory")
 def test_memory_that_a_job_has_freed_is_given_back_before_the_next_one() -> None:
     """The memory of a job is measured and limited by itself."""
     code = """
