@@ -197,7 +197,7 @@ def _iter_sections(model: Any, card: Mapping[str, Any]) -> Any:
     if expected is None:
         yield (
             "expected",
-            [("", "not measured; isocapsnet fit --like fits a model whose performance a benchmark has measured")],
+            [("", "not measured; a model that is fitted like a row of a benchmark has the performance of that row")],
         )
     else:
         scores = [(METRICS[name].label, interval(*expected["metrics"][name])) for name in METRICS]
