@@ -252,7 +252,7 @@ def test_a_card_names_no_subject_and_says_when_nothing_was_measured(study: ic.Br
     card = ic.model_card(model)
     assert card["expected"] is None and any("performance" in limit for limit in card["limits"])
     shown = CliRunner().invoke(main, ["card", str(path)]).output
-    assert "fit --like" in shown and "like=" not in shown
+    assert "not measured" in shown and "like=" not in shown
     assert "moved too much" in json.dumps(card["data"])
     assert card == ic.model_card(path) == json.loads(json.dumps(card))
 
