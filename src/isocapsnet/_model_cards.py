@@ -122,7 +122,7 @@ def _list_limits(pipeline: Pipeline) -> list[str]:
         f"Groups with other shares of the classes without a correction: training had {shares}.",
     ]
     if pipeline.expected is None:
-        limits.append("Claims about its performance: none was measured. A fit like a row of a benchmark states it.")
+        limits.append("Claims about its performance: none was measured. A benchmark measures it.")
     elif not pipeline.expected["verdict"].startswith("above chance"):
         limits.append(f"Claims that it predicts anything. The benchmark's verdict: {pipeline.expected['verdict']}.")
     return limits
@@ -197,7 +197,7 @@ def _iter_sections(model: Any, card: Mapping[str, Any]) -> Any:
     if expected is None:
         yield (
             "expected",
-            [("", "not measured; a model that is fitted like a row of a benchmark has the performance of that row")],
+            [("", "not measured; run a benchmark, and fit the model from its results")],
         )
     else:
         scores = [(METRICS[name].label, interval(*expected["metrics"][name])) for name in METRICS]

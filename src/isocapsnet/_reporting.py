@@ -70,8 +70,8 @@ def make_content(
     atlas = None if data is None else data.atlas
     if data is not None and (atlas is None or atlas.coordinates is None):
         notes.append(
-            "The nodes have no coordinates, so nothing is drawn on the brain. If they are those of an atlas, run the "
-            "benchmark with this atlas (--atlas NAME, or load_graphs(..., atlas=NAME))."
+            "The nodes have no coordinates, so nothing is drawn on the brain. If they are those of an atlas, name the "
+            "atlas when the data are read."
         )
     return Content(
         table=table,

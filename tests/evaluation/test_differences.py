@@ -8,21 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_folds import make_folds
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from isocapsnet.evaluation import differences, inference
 from isocapsnet.evaluation.areas import FoldArea
-
-
-def _folds(
-    seed: int, shift: float = 0.0, *, n_folds: int = 3, sizes: tuple[int, ...] = (14, 9), digits: int = 6
-) -> list[FoldArea]:
-    """Folds with ``sizes`` test subjects of each class, whose scores lie ``shift`` standard deviations apart."""
-    rng = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(len(sizes)), sizes)
-    scores = [rng.normal(size=(len(labels), len(sizes))) + shift * np.eye(len(sizes))[labels] for _ in range(n_folds)]
-    return [FoldArea.of(labels, np.round(each, digits), 2 * len(labels)) for each in scores]
 
 
 def test_the_variance_of_a_difference_is_the_sum_of_products_of_pairs_that_share_a_subject() -> None:
@@ -116,9 +107,9 @@ def test_the_variance_of_fits_is_that_of_weighted_differences_beyond_their_subje
     rng = np.random.default_rng(0)
     weights = rng.uniform(1, 3, size=10)
     shifts = np.where(np.arange(10) % 3, 0.0, 3.0)
-    a = [replace(_folds(i, 1.0, n_folds=1)[0], weight=float(w)) for i, w in enumerate(weights)]
+    a = [replace(make_folds(i, 1.0, n_folds=1)[0], weight=float(w)) for i, w in enumerate(weights)]
     b = [
-        replace(_folds(99 + i, s, n_folds=1)[0], weight=float(w))
+        replace(make_folds(99 + i, s, n_folds=1)[0], weight=float(w))
         for i, (s, w) in enumerate(zip(shifts, weights, strict=True))
     ]
     pairs, shares = list(zip(a, b, strict=True)), weights / weights.sum()
@@ -303,7 +294,7 @@ def test_the_variance_of_a_difference_is_that_over_new_subjects_of_independent_f
     """
 
     def folds(seed: int) -> list[FoldArea]:
-        parts = [_folds(seed + 1000 * i, 0.5, n_folds=1, sizes=each)[0] for i, each in enumerate(sizes)]
+        parts = [make_folds(seed + 1000 * i, 0.5, n_folds=1, sizes=each)[0] for i, each in enumerate(sizes)]
         return [replace(fold, n_train=10**9) for fold in parts]  # so large that nothing is shared
 
     pairs = [(folds(seed), folds(seed + 10_000)) for seed in range(400)]
@@ -315,7 +306,7 @@ def test_the_variance_of_a_difference_is_that_over_new_subjects_of_independent_f
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 3))
 @settings(max_examples=30, deadline=None)
 def test_a_difference_changes_its_sign_with_the_order(seed: int, n_classes: int) -> None:
-    a, b = (_folds(seed + i, 0.5, sizes=(14, 9, 8)[:n_classes]) for i in range(2))
+    a, b = (make_folds(seed + i, 0.5, sizes=(14, 9, 8)[:n_classes]) for i in range(2))
     forth, back = differences.difference(a, b), differences.difference(b, a)
     assert forth.interval == pytest.approx((-back.interval.mean, -back.interval.high, -back.interval.low))
     assert forth[1:] == pytest.approx(back[1:])
@@ -325,7 +316,7 @@ def test_a_difference_changes_its_sign_with_the_order(seed: int, n_classes: int)
 @settings(max_examples=40, deadline=None)
 def test_methods_are_equivalent_where_the_90_percent_interval_lies_inside_the_margin(seed: int, margin: float) -> None:
     """Schuirmann (1987)."""
-    a, b = _folds(seed, 1.0), _folds(seed + 1, 1.0)
+    a, b = make_folds(seed, 1.0), make_folds(seed + 1, 1.0)
     interval, _, p_equivalent = differences.difference(a, b, margin)
     mean, (variance, freedom) = interval.mean, differences._paired_variance(list(zip(a, b, strict=True)))
     half = stats.t.isf(0.05, freedom) * np.sqrt(variance)
@@ -334,21 +325,21 @@ def test_methods_are_equivalent_where_the_90_percent_interval_lies_inside_the_ma
 
 def test_two_perfect_methods_of_few_subjects_are_not_shown_to_be_equivalent() -> None:
     """A perfect score on few test subjects is no certainty: neither that methods are alike nor that they differ."""
-    few, many = (_folds(0, 50.0, sizes=(n, n)) for n in (5, 60))
-    assert differences.difference(few, _folds(1, 50.0, sizes=(5, 5))).p_equivalent > 0.05
-    assert differences.difference(many, _folds(1, 50.0, sizes=(60, 60))).p_equivalent < 0.05
+    few, many = (make_folds(0, 50.0, sizes=(n, n)) for n in (5, 60))
+    assert differences.difference(few, make_folds(1, 50.0, sizes=(5, 5))).p_equivalent > 0.05
+    assert differences.difference(many, make_folds(1, 50.0, sizes=(60, 60))).p_equivalent < 0.05
     labels = np.array([0, 0, 1])
     perfect, constant = FoldArea.of(labels, labels, 6), FoldArea.of(labels, np.zeros(3), 6)
     assert differences.difference([perfect] * 2, [constant] * 2).p_value > 0.05
 
 
 def test_equal_predictions_do_not_differ_and_folds_without_an_area_are_left_out() -> None:
-    folds = _folds(0, 0.5)
+    folds = make_folds(0, 0.5)
     same = differences.difference(folds, folds)
     assert same.interval.mean == 0
     assert same.p_value == 1
     single = FoldArea.of(np.ones(5, int), np.arange(5.0), 40)
-    other = _folds(1)
+    other = make_folds(1)
     assert differences.difference([*folds, single], [*other, single]) == differences.difference(folds, other)
     nothing = differences.difference([single], [single])
     assert np.isnan(nothing.interval.mean)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_folds import make_folds
 from scipy import stats
 
 from isocapsnet.evaluation import inference
@@ -13,18 +14,8 @@ from isocapsnet.evaluation.areas import FoldArea
 from isocapsnet.evaluation.statistics import Interval
 
 
-def _folds(
-    seed: int, shift: float = 0.0, *, n_folds: int = 3, sizes: tuple[int, ...] = (14, 9), digits: int = 6
-) -> list[FoldArea]:
-    """Folds with ``sizes`` test subjects of each class, whose scores lie ``shift`` standard deviations apart."""
-    rng = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(len(sizes)), sizes)
-    scores = [rng.normal(size=(len(labels), len(sizes))) + shift * np.eye(len(sizes))[labels] for _ in range(n_folds)]
-    return [FoldArea.of(labels, np.round(each, digits), 2 * len(labels)) for each in scores]
-
-
 def test_equal_folds_are_tested_with_the_known_variance_and_the_factor_of_nadeau_and_bengio() -> None:
-    folds = _folds(0, 0.5)
+    folds = make_folds(0, 0.5)
     mean = np.mean([fold.area for fold in folds])
     z = (mean - 0.5) / np.sqrt(24 / (12 * 14 * 9) * (1 / 3 + 1 / 2))
     assert inference.above_chance(folds) == pytest.approx(stats.norm.sf(z))
@@ -32,7 +23,7 @@ def test_equal_folds_are_tested_with_the_known_variance_and_the_factor_of_nadeau
 
 def test_unequal_folds_enter_with_their_weights() -> None:
     """Var = Σ v (w² + w n_test / n_train)."""
-    folds = [replace(_folds(i, sizes=(n, n))[0], weight=2 * n, n_train=100) for i, n in enumerate((3, 10, 40))]
+    folds = [replace(make_folds(i, sizes=(n, n))[0], weight=2 * n, n_train=100) for i, n in enumerate((3, 10, 40))]
     weights = np.array([6, 20, 80]) / 106
     variances = np.array([(2 * n + 1) / (12 * n * n) for n in (3, 10, 40)])
     error = np.sqrt(np.sum(variances * (weights**2 + weights * np.array([6, 20, 80]) / 100)))
@@ -48,7 +39,7 @@ def test_constant_scores_and_folds_of_one_class_are_never_above_chance() -> None
     single = FoldArea.of(np.ones(5, int), np.arange(5.0), 40)
     assert inference.above_chance([single]) == inference.above_chance([]) == 1
     assert np.isnan(inference.area_interval([single])).all()
-    others = _folds(1, 0.6)
+    others = make_folds(1, 0.6)
     assert inference.above_chance([*others, single]) == inference.above_chance(others)
 
 
@@ -78,7 +69,7 @@ def test_the_interval_excludes_chance_where_the_two_sided_test_does(
     seed: int, shift: float, n_classes: int, digits: int
 ) -> None:
     """Duality: the interval holds the areas that are not rejected."""
-    folds = _folds(seed, shift, sizes=(14, 9, 8)[:n_classes], digits=digits)
+    folds = make_folds(seed, shift, sizes=(14, 9, 8)[:n_classes], digits=digits)
     mean, low, high = inference.area_interval(folds)
     p_value = inference.above_chance(folds)
     assert (low > 0.5) == (p_value < 0.025)
@@ -101,18 +92,18 @@ def test_the_interval_is_the_same_for_the_other_class_and_mirrored_for_negated_s
 
 @pytest.mark.parametrize("sizes", [(1, 1), (10, 3), (40, 40), (5, 5, 5)])
 def test_an_area_of_1_has_an_interval_of_positive_width(sizes: tuple[int, ...]) -> None:
-    mean, low, high = inference.area_interval(_folds(0, 50.0, sizes=sizes))
+    mean, low, high = inference.area_interval(make_folds(0, 50.0, sizes=sizes))
     assert mean == high == 1
     assert 0 <= low < 0.99
 
 
 def test_more_subjects_narrow_the_interval() -> None:
-    widths = [np.diff(inference.area_interval(_folds(0, 1.0, sizes=(n, n)))[1:])[0] for n in (10, 40, 160)]
+    widths = [np.diff(inference.area_interval(make_folds(0, 1.0, sizes=(n, n)))[1:])[0] for n in (10, 40, 160)]
     assert widths == sorted(widths, reverse=True)
 
 
 def test_the_interval_of_a_mean_is_its_formula_and_stays_inside_the_bounds() -> None:
-    folds = _folds(0)
+    folds = make_folds(0)
     scores, variances = np.array([0.6, 0.7, 0.8]), np.array([0.01, 0.02, 0.03])
     half = stats.norm.isf(0.025) * np.sqrt(np.mean(variances) * (1 / 3 + 0.5))
     assert inference.mean_interval(scores, variances, folds) == pytest.approx((0.7, 0.7 - half, 0.7 + half))
