@@ -15,8 +15,9 @@ from isocapsnet._stages import Watcher, end_epoch, watching
 from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol, timing
 from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
+from isocapsnet.evaluation.estimation import Fitter
 from isocapsnet.evaluation.jobs import Task, run_job
-from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, _Trial, time_job
+from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, _Training, _Trial, time_job
 
 #: Seconds that a training says its epochs have taken.
 EPOCH = 50.0
@@ -140,6 +141,40 @@ def test_fewer_graphs_are_tried_if_there_is_no_time_for_all(tmp_path: Path) -> N
     every, few = time_job(task, 1e6), time_job(task, 1e-6)
     assert every["n_train"] == 200 and few["n_train"] == 12
     assert few["seconds"]["fit"] == pytest.approx(every["seconds"]["fit"], rel=0.1)
+
+
+class BySetting(Logistic):
+    """Its epochs last as many seconds as there are graphs, and ten times as long if ``C`` is 10."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "BySetting":
+        super().fit(X, y)
+        history: list[dict[str, Any]] = []
+        for epoch in range(1, 101):
+            history.append({"epoch": epoch, "dur": len(X) * (10.0 if self.C == 10 else 1.0)})
+            if end_epoch(history, 100, may_stop=False):
+                break
+        return self
+
+
+@pytest.mark.parametrize("first", [1.0, 10.0])
+def test_growth_is_seen_between_fits_of_the_same_setting(
+    first: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Searches of few graphs choose any setting: each trial would take another one.
+    chosen = iter([first, 10.0 / first, first] * 10)
+    monkeypatch.setattr(Fitter, "search", lambda *args, **kwargs: {"C": next(chosen)})
+    method = toy_method("by-setting", BySetting, parameters={}, space={"C": [1.0, 10.0]})
+    task = Plan(toy_source(n_graphs=300), (method,), Protocol(n_candidates=2), repeats=1).tasks(tmp_path)[0]
+    answer = time_job(task, 1e-6)
+    assert answer["n_train"] < 200
+    assert answer["seconds"]["fit"] == pytest.approx(98 * 200 * first, rel=0.01)
+
+
+def test_an_epoch_that_other_work_made_longer_does_not_count() -> None:
+    training = _Training([{"dur": 1.0}, {"dur": 9.0}, {"dur": 1.1}, {"dur": 1.2}], 100, may_stop=False)
+    assert training.epoch_seconds == 1.1
+    training = _Training([{"dur": 1.0}, {"dur": 9.0}], 100, may_stop=False)
+    assert training.epoch_seconds == 1.0
 
 
 @given(

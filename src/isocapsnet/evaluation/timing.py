@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,8 @@ class _Training:
 
     @property
     def epoch_seconds(self) -> float:
-        """The mean duration of an epoch; the first counts only if there is no other."""
-        return float(np.mean([epoch["dur"] for epoch in self.history[1:] or self.history]))
+        """The median duration of an epoch, the lower one of two: a first epoch or other work makes some longer."""
+        return float(median_low(epoch["dur"] for epoch in self.history))
 
     @property
     def compiling_seconds(self) -> float:
@@ -88,6 +89,8 @@ class _Trial(Watcher):
         self.seconds = dict.fromkeys(STAGES, 0.0)
         #: Whether a number of epochs is an assumption.
         self.is_assumed = False
+        #: What was fitted after the search.
+        self.settings: Mapping[str, Any] = {}
         #: The seconds that the trial took, and the share of a core that it got.
         self.spent, self.core = 0.0, 1.0
 
@@ -149,7 +152,9 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
 
     def attempt(size: int, seconds: float) -> _Trial:
         began, computed = time.perf_counter(), time.process_time()
-        trial = _try(task, _take(fold, order[:size]), seconds / 2)
+        # Times of fits with different settings do not show how the time grows.
+        settings = trials[0].settings if trials and size < n_all else None
+        trial = _try(task, _take(fold, order[:size]), seconds / 2, settings)
         trial.spent = time.perf_counter() - began
         trial.core = min(1.0, (time.process_time() - computed) / trial.spent)
         sizes.append(size)
@@ -181,16 +186,17 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     }
 
 
-def _try(task: Task, fold: Fold, seconds: float) -> _Trial:
-    """A job that is cut short."""
+def _try(task: Task, fold: Fold, seconds: float, settings: Mapping[str, Any] | None) -> _Trial:
+    """A job that is cut short, with these settings or those that its search chooses."""
     job, samples, fitter = task.job, task.source.load(), make_fitter(task, fold)
-    trial, settings = _Trial(seconds), dict[str, Any]()
+    trial, preparation = _Trial(seconds), fitter.preparation
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, watching(trial):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
-            settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
-        fitter.preparation = fitter.preparation.settle(settings)
-        outcome = fit_and_predict(fitter, settings, samples, fold)
+            trial.settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
+        trial.settings = trial.settings if settings is None else settings
+        fitter.preparation = preparation.settle(trial.settings)
+        outcome = fit_and_predict(fitter, trial.settings, samples, fold)
         if task.artifacts is not None:
             write_explanation(Path(folder, "artifacts", "trial"), replace(task, save_model=None), fold, outcome)
         trial.end_stage()
