@@ -20,6 +20,13 @@ WRITTEN = ("results", "sweep", "isocapsnet-results", "my_package-1.0.dist-info",
 MACHINE = re.compile(r"(?<![\w.])/(?:home|root|tmp|work|mnt|Users)/|\.\./shared\b")
 # A line that is one word in capitals (BENCHTABLE), or a note to oneself.
 PLACEHOLDER = re.compile(r"^\s*[A-Z][A-Z_]{3,}\s*$|\b(?:TODO|FIXME|TBD|XXX)\b")
+#: A time, an amount of memory, or a score.
+MEASURED = re.compile(
+    r"(?<![\w.])\d[\d,.]*\s(?:m?s|min|minutes|(?:CPU )?seconds|CPU s|hours|core-\w+|[kMG]i?B)\b|(?<![\w.])0?\.\d{2,}\b"
+)
+COMMAND = re.compile(r"\b(?:python (?:benchmarks/|-m )|make [a-z]|isocapsnet [a-z]+ )")
+#: Numbers that nobody measured: sizes and settings of the methods, and limits of the library.
+SETTINGS = {"methods.md": MEASURED, "training.md": re.compile("256 MB"), "SECURITY.md": re.compile("[15] s")}
 
 
 def test_there_are_pages():
@@ -45,6 +52,39 @@ def test_every_path_is_one_that_a_clone_has(page):
     assert MACHINE.findall(text) == []
     paths = [path for path in PATH.findall(text) if path.partition("/")[0] not in WRITTEN]
     assert [path for path in paths if not any((start / path).exists() for start in (*STARTS, page.parent))] == []
+
+
+def sections_of(text):
+    """The text below each heading, after that of the headings above it."""
+    blocks = re.split(r"(```.*?```)", text, flags=re.DOTALL)
+    lines = [line for block in blocks for line in ([block] if block.startswith("```") else block.splitlines())]
+    above, sections = {}, []
+    for line in lines:
+        if heading := re.match(r"(#+) ", line):
+            above = {level: own for level, own in above.items() if level < len(heading[1])}
+            above[len(heading[1])] = [line]
+            sections.append(list(above.values()))
+        elif above:
+            above[max(above)].append(line)
+    return [(above, own) for *above, own in sections]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_measured_number_has_a_command(page):
+    """In its section or one above, or its paragraph leads to a page that has one."""
+    if page.name == "CHANGELOG.md":
+        return
+    missing = {}
+    for above, own in sections_of(page.read_text(encoding="utf-8")):
+        if COMMAND.search("\n".join(sum(above, own))):
+            continue
+        text = "\n".join(line for line in own if not line.startswith("```"))
+        paragraphs = [part for part in text.split("\n\n") if "](" not in part]
+        setting = SETTINGS.get(page.name)
+        numbers = [n for part in paragraphs for n in MEASURED.findall(part) if not (setting and setting.search(n))]
+        if numbers:
+            missing[own[0]] = numbers
+    assert missing == {}
 
 
 def test_readme_says_what_the_table_of_hiv_dti_says():
