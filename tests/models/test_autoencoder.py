@@ -9,6 +9,8 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from isocapsnet import make_planted_graphs
 from isocapsnet.models._base import edge_vectors
+from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._scaling import fit_scaler
 from isocapsnet.models.autoencoder import AutoencoderClassifier, EdgeEncoder
 
 
@@ -57,7 +59,7 @@ def test_edges_are_standardised_over_the_training_graphs():
     graphs[:, 0, 1] = graphs[:, 1, 0] = 3
     model = AutoencoderClassifier(pretraining_epochs=0, max_epochs=1, device="cpu", random_state=0)
     model.fit(graphs, np.arange(80) % 2)
-    edges = model.module_.encode(torch.from_numpy(model.scaler_.transform(graphs)), depth=0).numpy()
+    edges = model.module_.standardise(torch.from_numpy(model.scaler_.transform(graphs))).numpy()
     assert_allclose(edges.mean(axis=0), 0, atol=1e-4)
     assert_allclose(edges[:, 1:].std(axis=0), 1, atol=1e-4)
     assert_allclose(edges[:, 0], 0, atol=1e-4)
@@ -79,6 +81,43 @@ def test_pretraining_finds_the_patterns_that_graphs_are_made_of():
         code = model.transform(graphs)
         explained[epochs] = r2_score(edges, LinearRegression().fit(code, edges).predict(code))
     assert explained[60] > 0.5 > explained[0] + 0.1  # three random directions explain little, the best three 0.75
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_mapped_store_has_the_value_of_each_graph_and_its_code(resident, monkeypatch):
+    graphs = low_rank_graphs(np.random.default_rng(0), n_graphs=20)
+    monkeypatch.setattr("isocapsnet.models._batches.RESIDENT_BYTES", 2**30 if resident else 0)
+    scaler, order = fit_scaler(graphs, "none"), np.random.default_rng(1).permutation(20)[:13]
+    whole = GraphStore(graphs[:15], np.arange(15), scaler, torch.device("cpu"), graphs[15:])
+    store = whole.subset(order).mapped(lambda batch: batch.sum(dim=(1, 2)), batch_size=4)
+    ((sums, codes),) = store.batches(13)
+    expected = dict(zip([*range(15), *[-1] * 5], graphs.sum(axis=(1, 2)), strict=True))
+    assert sorted(codes.tolist()) == sorted(np.where(order < 15, order, -1))
+    known = codes >= 0
+    assert_allclose(sums[known], [expected[code] for code in codes[known].tolist()], rtol=1e-4)
+
+
+def test_inputs_that_are_computed_once_are_those_of_every_step(monkeypatch):
+    graphs, labels = low_rank_graphs(np.random.default_rng(0)), np.arange(80) % 2
+    model = Snapshot(hidden_sizes=(16, 8, 4), max_epochs=1, random_state=0, device="cpu").fit(graphs, labels)
+
+    class Recomputed:
+        """Batches of the graphs, each computed when it is needed."""
+
+        def __init__(self, source, function):
+            self.source, self.function, self.device = source, function, source.device
+
+        def batches(self, batch_size, *, shuffle):
+            for batch, codes in self.source.batches(batch_size, shuffle=shuffle):
+                yield self.function(batch).detach(), codes
+
+        def mapped(self, function, batch_size):
+            return Recomputed(self, function)
+
+    monkeypatch.setattr("isocapsnet.models._batches.GraphStore.mapped", lambda *args: Recomputed(*args[:2]))
+    slow = Snapshot(hidden_sizes=(16, 8, 4), max_epochs=1, random_state=0, device="cpu").fit(graphs, labels)
+    for weight, expected in zip(model.weights, slow.weights, strict=True):
+        assert_allclose(weight, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_masking_hides_the_input_from_the_layer():

@@ -1,6 +1,6 @@
 """The batches of a fit: graphs that are scaled once and stay on the device, or that are read when they are needed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -55,6 +55,15 @@ class GraphStore:
         """The same graphs in a store whose batches hold nothing else."""
         view = object.__new__(GraphStore)
         view.__dict__ = self.__dict__.copy()
+        return view
+
+    @torch.no_grad()
+    def mapped(self, function: Callable[[Tensor], Tensor], batch_size: int) -> "GraphStore":
+        """A store of what ``function`` makes of each graph; all of it stays on the device."""
+        view = self.plain()
+        parts = [(function(graphs), codes) for graphs, codes in view.batches(batch_size)]
+        view.resident, view.codes = (torch.cat(column) for column in zip(*parts, strict=True))
+        view.index = np.arange(len(view.codes))
         return view
 
     def __len__(self) -> int:

@@ -3,11 +3,10 @@
 P. Vincent, H. Larochelle, I. Lajoie, Y. Bengio and P.-A. Manzagol, "Stacked denoising autoencoders", JMLR 2010.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import partial
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput
 from isocapsnet.models._parameters import Share, Sizes, estimator, in_range
 from isocapsnet.models._semisupervised import SemiSupervisedNetwork
 from isocapsnet.models._training import train
-from isocapsnet.nn.capsule import mlp
+from isocapsnet.nn.capsule import WideLinear, mlp
 
 
 class EdgeEncoder(nn.Module):
@@ -63,10 +62,14 @@ class EdgeEncoder(nn.Module):
         """The edges of each graph: ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n_edges)``."""
         return graphs.flatten(1)[:, self.edges]
 
-    def encode(self, graphs: Tensor, depth: int | None = None) -> Tensor:
-        """The activities after ``depth`` layers: standardised edges after 0, the code after all of them."""
-        activity = (self.select(graphs) - self.mean) / self.deviation
-        for layer in self.layers[:depth]:
+    def standardise(self, graphs: Tensor) -> Tensor:
+        """The standardised edges of each graph: ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n_edges)``."""
+        return (self.select(graphs) - self.mean) / self.deviation
+
+    def encode(self, graphs: Tensor) -> Tensor:
+        """The code of each graph: the activities of the last layer."""
+        activity = self.standardise(graphs)
+        for layer in self.layers:
             activity = layer(activity).sigmoid()
         return activity
 
@@ -83,27 +86,28 @@ class _Denoiser(nn.Module):
 
     Parameters
     ----------
-    encoder : EdgeEncoder
-    depth : int
-        Of the layer in the encoder.
+    layer : Linear
+    inputs_of : callable
+        What makes the clean inputs of the layer out of a batch.
     corruption : float
         Share of the inputs set to 0, which is the mean of standardised edges.
     """
 
-    def __init__(self, encoder: EdgeEncoder, depth: int, corruption: float) -> None:
+    def __init__(self, layer: nn.Linear, inputs_of: Callable[[Tensor], Tensor], corruption: float) -> None:
         super().__init__()
-        layer = encoder.layers[depth]
-        assert isinstance(layer, nn.Linear)
-        self.layer, self.decoder = layer, nn.Linear(layer.out_features, layer.in_features, device=layer.weight.device)
-        self.corruption = corruption
-        self._inputs = partial(encoder.encode, depth=depth)  # no submodule: the layers before this one stay as they are
+        self.layer, self.decoder = layer, WideLinear(layer.out_features, layer.in_features, device=layer.weight.device)
+        self.inputs_of, self.corruption = inputs_of, corruption
 
-    def forward(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """The restored and the clean input of the layer, ``(n_graphs, n_features)`` each."""
-        with torch.no_grad():
-            clean = self._inputs(graphs)
+        clean = self.inputs_of(batch)
         corrupted = clean * (torch.rand_like(clean) >= self.corruption)
         return self.decoder(self.layer(corrupted).sigmoid()), clean
+
+    def activity(self, batch: Tensor) -> Tensor:
+        """The activity of the layer without corruption, ``(n_graphs, n_out)``."""
+        activity: Tensor = self.layer(self.inputs_of(batch)).sigmoid()
+        return activity
 
 
 @estimator
@@ -171,16 +175,21 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
             scaler.partial_fit(module.select(batch).double().cpu().numpy())
         module.mean.copy_(torch.from_numpy(scaler.mean_))
         module.deviation.copy_(torch.from_numpy(scaler.scale_))
-        for depth in range(len(module.layers)):
-            denoiser = _Denoiser(module, depth, self.corruption)
+        inputs, inputs_of = graphs, cast(Callable[[Tensor], Tensor], module.standardise)
+        for layer in module.layers:
+            assert isinstance(layer, nn.Linear)
+            denoiser = _Denoiser(layer, inputs_of, self.corruption)
             train(
                 denoiser,
                 lambda output, _: mse_loss(*output),
                 self._build_optimizer(denoiser),
-                graphs,
+                inputs,
                 batch_size=self.batch_size,
                 max_epochs=self.pretraining_epochs,
             )
+            # The layers below the next one stay as they are, so its inputs are computed once.
+            inputs = inputs.mapped(denoiser.activity, self.batch_size)
+            inputs_of = nn.Identity()
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._get_state()
