@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from isocapsnet import InputError, load_model, save_model
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._binarise import NEGATIVE_EDGES, binarise
-from isocapsnet.models._graph_network import OWN_ENTRY, describe_nodes, select_edges
+from isocapsnet.models._graph_network import OWN_ENTRY, EdgeStore, describe_nodes, select_edges
+from isocapsnet.models._scaling import InputScaler
 from isocapsnet.models.dgcnn import DGCNNClassifier
 from isocapsnet.models.diffpool import DiffPoolClassifier
 from isocapsnet.models.gcn import GCNClassifier
@@ -32,6 +35,41 @@ def signed_graphs(n_graphs=6, n_nodes=10, seed=0):
     """Symmetric normal weights ``(n_graphs, n_nodes, n_nodes)``, all different."""
     graphs = np.random.default_rng(seed).normal(size=(n_graphs, n_nodes, n_nodes)).astype(np.float32)
     return graphs + graphs.swapaxes(1, 2)
+
+
+# -- edges that are kept during a fit ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_resident", [True, False])
+def test_edges_of_a_batch_are_those_of_its_graphs(is_resident, monkeypatch):
+    monkeypatch.setattr("isocapsnet.models._batches.RESIDENT_BYTES", 2**30 if is_resident else 0)
+    graphs, index = signed_graphs(n_graphs=150), np.random.default_rng(1).permutation(150)[:90]
+    select = partial(select_edges, density=0.2, negative_edges="absolute", edge_weights="weighted")
+    store = EdgeStore(select, graphs, np.arange(150), InputScaler(False, 1.0), torch.device("cpu")).subset(index)
+    for inputs, codes in store.batches(16, shuffle=True):
+        chosen = torch.from_numpy(graphs[codes])
+        if not is_resident:
+            assert torch.equal(inputs, chosen)
+            continue
+        assert torch.equal(inputs["graphs"], chosen)
+        assert torch.equal(inputs["edges"], select(chosen))
+
+
+@every_network
+def test_a_fit_with_kept_edges_equals_one_that_selects_them_in_every_step(network, monkeypatch):
+    graphs, labels = signed_graphs(n_graphs=60), np.arange(60) % 2
+    settings = {"edge_weights": "weighted", "negative_edges": "absolute", "density": 0.3}
+    model = network(random_state=0, max_epochs=2, device="cpu", **settings)
+    kept = model.fit(graphs, labels).predict_proba(graphs)
+    monkeypatch.setattr(EdgeStore, "batch", GraphStore.batch)
+    assert_array_equal(model.fit(graphs, labels).predict_proba(graphs), kept)
+
+    def full(*arguments):
+        inputs, codes = GraphStore.batch(*arguments)
+        return {"graphs": inputs, "edges": torch.ones_like(inputs)}, codes
+
+    monkeypatch.setattr(EdgeStore, "batch", full)  # the edges of the store are used
+    assert np.abs(model.fit(graphs, labels).predict_proba(graphs) - kept).max() > 0
 
 
 # -- edges --------------------------------------------------------------------------------------------------

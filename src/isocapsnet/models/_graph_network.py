@@ -1,12 +1,17 @@
 """Base class of the graph neural networks: node features and edges from weighted graphs, checks of parameters."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from isocapsnet._packages import importing
 from isocapsnet._validation import InputError
+from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._binarise import NegativeEdges
 from isocapsnet.models._encoder import EncoderClassifier
 from isocapsnet.models._parameters import Count, Layers, PositiveShare, estimator, in_range, one_of, with_parameters
@@ -15,6 +20,8 @@ from isocapsnet.models._parameters import Count, Layers, PositiveShare, estimato
 # correlation matrix. Self-edges are noise or empty. Without a mark at its own position a node can hardly be
 # distinguished from others, and a mean over nodes does not show which regions an edge connects.
 OWN_ENTRY = 5.0
+# Graphs whose edges are selected at a time.
+_CHUNK = 64
 
 
 def select_edges(graphs: Tensor, density: float, negative_edges: str, edge_weights: str) -> Tensor:
@@ -88,10 +95,31 @@ class NodesAndEdges(nn.Module):
         self.node_features, self.density = node_features, density
         self.negative_edges, self.edge_weights = negative_edges, edge_weights
 
-    def forward(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        """Features ``(n_graphs, n_nodes, n_features)`` and adjacency ``(n_graphs, n_nodes, n_nodes)``."""
-        edges = select_edges(graphs, self.density, self.negative_edges, self.edge_weights)
+    def forward(self, graphs: Tensor, edges: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Features ``(n_graphs, n_nodes, n_features)`` and adjacency ``(n_graphs, n_nodes, n_nodes)``.
+
+        ``edges`` are those of :func:`select_edges`, if they are known.
+        """
+        if edges is None:
+            edges = select_edges(graphs, self.density, self.negative_edges, self.edge_weights)
         return describe_nodes(graphs, edges, self.node_features), edges
+
+
+class EdgeStore(GraphStore):
+    """Graphs that stay on the device, together with their selected edges, which are the same in every epoch."""
+
+    def __init__(self, select: Callable[[Tensor], Tensor], *graphs: Any) -> None:
+        super().__init__(*graphs)
+        self.edges: Tensor | None = None
+        if self.resident is not None:
+            self.edges = torch.cat([select(chunk) for chunk in self.resident.split(_CHUNK)])
+
+    def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
+        """The module's arguments and codes ``(n,)`` at positions of this subset."""
+        graphs, codes = super().batch(positions, buffer)
+        if self.edges is None:
+            return graphs, codes
+        return {"graphs": graphs, "edges": self.edges[self.on_device(self.index[positions])]}, codes
 
 
 class NodeNorm(nn.BatchNorm1d):
@@ -125,6 +153,12 @@ class GraphNeuralNetwork(EncoderClassifier):
         super()._check_parameters(n_nodes)
         if n_nodes == 1:
             raise InputError(f"{type(self).__name__} needs graphs of at least two nodes.")
+
+    def _build_store(self, X: Any, codes: Any, device: torch.device, *others: Any) -> GraphStore:
+        if device.type == "cuda":  # edges are selected in a recorded step
+            return super()._build_store(X, codes, device, *others)
+        choices = {name: getattr(self, name) for name in ("density", "negative_edges", "edge_weights")}
+        return EdgeStore(partial(select_edges, **choices), X, codes, self.scaler_, device, *others)
 
     def _build_module(self, n_nodes: int, n_classes: int) -> nn.Module:
         nodes_and_edges = NodesAndEdges(

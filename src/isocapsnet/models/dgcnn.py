@@ -63,9 +63,9 @@ class DGCNN(nn.Module):
         )
         self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(dense_size, n_classes))
 
-    def forward(self, graphs: Tensor) -> EncoderOutput:
+    def forward(self, graphs: Tensor, edges: Tensor | None = None) -> EncoderOutput:
         """Logits and codes of scaled graphs ``(n_graphs, n_nodes, n_nodes)``."""
-        nodes, edges = self.nodes_and_edges(graphs)
+        nodes, edges = self.nodes_and_edges(graphs, edges)
         states = []
         for convolution in self.convolutions:
             nodes = torch.tanh(convolution(nodes, edges))

@@ -70,10 +70,10 @@ class DiffPool(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear((n_pools + 1) * hidden_size, n_classes)
 
-    def forward(self, graphs: Tensor) -> DiffPoolOutput:
+    def forward(self, graphs: Tensor, edges: Tensor | None = None) -> DiffPoolOutput:
         """Output for scaled graphs ``(n_graphs, n_nodes, n_nodes)``."""
         pool = geometric_layers().dense_diff_pool
-        nodes, edges = self.nodes_and_edges(graphs)
+        nodes, edges = self.nodes_and_edges(graphs, edges)
         levels = []
         link_loss = entropy = graphs.new_zeros(())
         for embed, assign in zip(self.embeddings, self.assignments, strict=False):

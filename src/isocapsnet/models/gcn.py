@@ -40,9 +40,9 @@ class GCN(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(hidden_size, n_classes)
 
-    def forward(self, graphs: Tensor) -> EncoderOutput:
+    def forward(self, graphs: Tensor, edges: Tensor | None = None) -> EncoderOutput:
         """Logits and codes of scaled graphs ``(n_graphs, n_nodes, n_nodes)``."""
-        nodes, edges = self.nodes_and_edges(graphs)
+        nodes, edges = self.nodes_and_edges(graphs, edges)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             nodes = self.dropout(torch.relu(norm(convolution(nodes, edges))))
         code = nodes.mean(1) if self.readout == "mean" else nodes.amax(1)

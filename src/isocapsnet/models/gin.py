@@ -50,9 +50,9 @@ class GIN(nn.Module):
         else:
             self.classifier = _SummedScores(sizes, n_classes, dropout)
 
-    def forward(self, graphs: Tensor) -> EncoderOutput:
+    def forward(self, graphs: Tensor, edges: Tensor | None = None) -> EncoderOutput:
         """Logits and codes of scaled graphs ``(n_graphs, n_nodes, n_nodes)``."""
-        nodes, edges = self.nodes_and_edges(graphs)
+        nodes, edges = self.nodes_and_edges(graphs, edges)
         parts = [self._read_out(nodes)]
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             nodes = torch.relu(norm(convolution(nodes, edges)))
