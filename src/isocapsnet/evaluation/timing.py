@@ -33,8 +33,9 @@ STAGES = ("search", "fit", "predict", "explain")
 USUAL_SHARE = 0.55
 # Training graphs of each class in the first trial; the second has half of them if all graphs would take too long.
 _FIRST_PER_CLASS = 12
-# The first epoch is not representative. Others are measured for at least this long, or this many of them.
-_EPOCH_SECONDS, _MOST_EPOCHS = 0.05, 10
+# The first epoch is not representative. Others are measured for at least this long, or this many of them. A single one
+# is enough only if it is so long that other work on the machine does not matter.
+_EPOCH_SECONDS, _MOST_EPOCHS, _LONG_EPOCH = 0.05, 10, 0.25
 # If the first epoch takes longer than the others by this many seconds, and by more than one of them, it compiled a
 # kernel. That is kept on disk, so the run will not do it again.
 _COMPILING = 1.0
@@ -106,7 +107,8 @@ class _Trial(Watcher):
             self._trainings.append(_Training(history, max_epochs, may_stop))
         training = self._trainings[-1]
         measured = (len(history) - 1) * training.epoch_seconds
-        is_enough = len(history) > 1 and (measured > _EPOCH_SECONDS or len(history) >= _MOST_EPOCHS)
+        is_enough = measured > _EPOCH_SECONDS or len(history) >= _MOST_EPOCHS
+        is_enough &= len(history) > (1 if training.epoch_seconds > _LONG_EPOCH else 2)
         if may_stop:
             self._watched_seconds -= history[-1]["dur"]
             is_enough &= self._watched_seconds <= 0
