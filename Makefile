@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := src tests benchmarks examples docs/conf.py
+CODE := src tests benchmarks examples docs/conf.py docs/check_links.py
 # One thread per process: small Adam steps are tens of times slower on oversubscribed cores.
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
@@ -82,6 +82,7 @@ dist: install
 # The documentation site in docs/_build/html. Its packages are installed by this target alone.
 docs: $(VENV)/.docs-installed
 	$(BIN)/python -m sphinx -b html -W --keep-going -n -j 2 docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 
 $(VENV)/.docs-installed: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

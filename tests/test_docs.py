@@ -1,5 +1,6 @@
 """The documentation is finished, its links lead somewhere, and the examples of extensions run."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -153,3 +154,29 @@ def test_the_examples_of_the_page_on_extensions_work(tmp_path, monkeypatch):
     assert scope["NearestMeanClassifier"](absolute=True).get_params() == {"absolute": True}
     with pytest.raises(InputError, match="absolute"):
         scope["NearestMeanClassifier"](absolute="no").fit(data.adjacency, data.labels)
+
+
+def test_the_check_of_links_names_what_is_missing(tmp_path):
+    spec = importlib.util.spec_from_file_location("check_links", ROOT / "docs" / "check_links.py")
+    check_links = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check_links)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "index.html").write_text('<h1 id="here">x</h1><a href="../a%20b.html#top">back</a>')
+    (tmp_path / "style.css").write_text("")
+    page = tmp_path / "a b.html"
+    page.write_text(
+        '<link rel="stylesheet" href="style.css?v=1"><a href="sub/#here">1</a><a href="https://example.org/x">2</a>'
+        '<a href="#">3</a><img src="data:image/png;base64,AA==">'
+    )
+    assert check_links.check(tmp_path) == []
+    page.write_text(
+        '<a href="sub/#there">1</a><a href="gone.html">2</a><img src="gone.png">'
+        '<script src="https://example.org/x.js"></script>'
+    )
+    assert check_links.check(tmp_path) == [
+        "a b.html: gone.html does not exist",
+        "a b.html: gone.png does not exist",
+        "a b.html: https://example.org/x.js is loaded from another server",
+        "a b.html: sub/#there has no such anchor",
+    ]
+    assert check_links.check(tmp_path / "nothing") == [f"{tmp_path / 'nothing'} has no pages"]

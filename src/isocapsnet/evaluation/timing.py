@@ -41,9 +41,9 @@ _EPOCH_SECONDS, _MOST_EPOCHS, _LONG_EPOCH = 0.05, 10, 0.25
 _COMPILING = 1.0
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
-# The time of a fit is taken to grow with a power of the number of graphs between these. Small trials are mostly
-# overhead, so they see too little growth: hence the lower one. No method needs more than a kernel matrix.
-_LOWEST_POWER, _HIGHEST_POWER = 0.5, 2.0
+# The time of a fit is taken to grow with a power of the number of graphs between these. No method needs more than a
+# kernel matrix. A network sees every graph once in an epoch, so its time grows about in proportion.
+_POWERS, _POWERS_OF_EPOCHS = (0.5, 2.0), (0.75, 1.25)
 
 
 @dataclass
@@ -90,8 +90,9 @@ class _Trial(Watcher):
         self.seconds = dict.fromkeys(STAGES, 0.0)
         #: Whether a number of epochs is an assumption.
         self.is_assumed = False
-        #: What was fitted after the search.
+        #: What was fitted after the search, and whether that took epochs.
         self.settings: Mapping[str, Any] = {}
+        self.has_epochs = False
         #: The seconds that the trial took, and the share of a core that it got.
         self.spent, self.core = 0.0, 1.0
 
@@ -103,6 +104,7 @@ class _Trial(Watcher):
             raise _EnoughError
 
     def on_epoch(self, history: Sequence[Mapping[str, Any]], max_epochs: int, *, may_stop: bool) -> bool:
+        self.has_epochs = True
         if not self._trainings or self._trainings[-1].history is not history:
             self._trainings.append(_Training(history, max_epochs, may_stop))
         training = self._trainings[-1]
@@ -230,5 +232,5 @@ def _extrapolate(sizes: Sequence[int], trials: Sequence[_Trial], n_all: int) -> 
         before, after = (trial.seconds["fit"] * trial.core for trial in trials[-2:])
         if before > 0 and after > 0:
             power = float(np.log(after / before) / np.log(sizes[-1] / sizes[-2]))
-    growth = (n_all / sizes[-1]) ** float(np.clip(power, _LOWEST_POWER, _HIGHEST_POWER))
+    growth = (n_all / sizes[-1]) ** float(np.clip(power, *(_POWERS_OF_EPOCHS if trials[-1].has_epochs else _POWERS)))
     return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}
