@@ -1,6 +1,7 @@
 """Configuration of the documentation site (``make docs``)."""
 
 import os
+import re
 
 # Small examples: one thread per process is fastest, and figures are drawn without a display.
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MPLBACKEND="agg")
@@ -132,8 +133,16 @@ def _use_public_name(app: Sphinx, env: BuildEnvironment, node: pending_xref, con
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", public[0], node, content)
 
 
+def _mend_links_of_source(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
+    """Lead links from source code to the reference. For viewcode, all names of a file are in one public module."""
+    if page.startswith("_modules/"):
+        link = r'(generated/([\w.]+)\.(\w+)\.html)#[\w.]+?\.\3((?:\.\w+)*)"'
+        context["body"] = re.sub(link, r'\1#\2.\3\4"', context["body"])
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", _link_root_pages)
     app.connect("include-read", _link_root_pages)
     app.connect("missing-reference", _use_public_name)
+    app.connect("html-page-context", _mend_links_of_source)

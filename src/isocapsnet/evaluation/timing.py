@@ -2,8 +2,9 @@
 
 A trial does what the job does, with three shortcuts. Each training stops after a few epochs, and the epochs that are
 left out are taken to be as long. A search stops when the time of the trial is over, and the fits that are left out are
-taken to be as long as those before. If a trial with all training graphs would still take too long, it has fewer, and
-the time is taken to grow with their number as it did between the last two trials.
+taken to be as long as those before. If a trial with all training graphs would still take too long, it has fewer. The
+time of a network is then taken to grow in proportion to their number, and that of another method as it did between the
+last two trials.
 
 A training that may end before its last epoch (early stopping) is the hard part. Such trainings run to their end while
 there is time, and the others are taken to need the same share of their epochs. If no end was seen, they are taken to
@@ -41,9 +42,9 @@ _EPOCH_SECONDS, _MOST_EPOCHS, _LONG_EPOCH = 0.05, 10, 0.25
 _COMPILING = 1.0
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
-# The time of a fit is taken to grow with a power of the number of graphs between these. No method needs more than a
-# kernel matrix. A network sees every graph once in an epoch, so its time grows about in proportion.
-_POWERS, _POWERS_OF_EPOCHS = (0.5, 2.0), (0.75, 1.25)
+# The time of a fit without epochs is taken to grow with a power of the number of graphs between these. Small trials are
+# mostly overhead, so they see too little growth: hence the lower one. No method needs more than a kernel matrix.
+_LOWEST_POWER, _HIGHEST_POWER = 0.5, 2.0
 
 
 @dataclass
@@ -225,12 +226,14 @@ def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
 
 def _extrapolate(sizes: Sequence[int], trials: Sequence[_Trial], n_all: int) -> dict[str, float]:
     """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
+    # A network sees every graph once in an epoch, so its time grows in proportion.
     seconds, power = trials[-1].seconds, 1.0
-    if len(sizes) > 1 and sizes[-1] > sizes[-2]:
+    if len(sizes) > 1 and sizes[-1] > sizes[-2] and not trials[-1].has_epochs:
         # From the fit alone: the search of the smaller trial may have tried other settings. In CPU time, because other
         # work on the machine may have slowed down one of the trials.
         before, after = (trial.seconds["fit"] * trial.core for trial in trials[-2:])
         if before > 0 and after > 0:
-            power = float(np.log(after / before) / np.log(sizes[-1] / sizes[-2]))
-    growth = (n_all / sizes[-1]) ** float(np.clip(power, *(_POWERS_OF_EPOCHS if trials[-1].has_epochs else _POWERS)))
+            observed = np.log(after / before) / np.log(sizes[-1] / sizes[-2])
+            power = float(np.clip(observed, _LOWEST_POWER, _HIGHEST_POWER))
+    growth = (n_all / sizes[-1]) ** power
     return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}
