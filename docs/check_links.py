@@ -2,7 +2,7 @@
 
     python docs/check_links.py docs/_build/html
 
-Nothing may be loaded from other servers either, so that the site is complete without a network; links to them are fine.
+Pages may link to other servers, but scripts, styles and images must be part of the site.
 """
 
 import sys
@@ -24,8 +24,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note the attributes that are anchors or addresses."""
         own = {name: value for name, value in attrs if value is not None}
-        self.anchors |= {own[name] for name in ("id", "name") if name in own}
-        loads = tag != "a" and not (tag == "link" and own.get("rel") not in ("stylesheet", "icon", "preload"))
+        self.anchors |= {own[name] for name in ("id", "name") if name in own and (name == "id" or tag == "a")}
+        loads = tag != "a" and (tag != "link" or own.get("rel") in ("stylesheet", "icon", "preload", "modulepreload"))
         addresses = {own[name] for name in ("href", "src") if name in own}
         (self.loaded if loads else self.links).update(addresses)
 
@@ -48,7 +48,7 @@ def check(site: Path) -> list[str]:
             name, anchor = urldefrag(address)
             target = (path.parent / unquote(name.partition("?")[0])).resolve() if name else path
             target = target / "index.html" if target.is_dir() else target
-            if not target.is_file():
+            if not target.is_relative_to(site) or not target.is_file():
                 problems.append(f"{where} does not exist")
             elif target in pages and unquote(anchor) not in pages[target].anchors:
                 problems.append(f"{where} has no such anchor")

@@ -134,7 +134,7 @@ def _use_public_name(app: Sphinx, env: BuildEnvironment, node: pending_xref, con
 
 
 def _mend_links_of_source(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
-    """Lead links from source code to the reference. For viewcode, all names of a file are in one public module."""
+    """Lead links from source code to anchors that exist: viewcode puts all names of a file into one public module."""
     if page.startswith("_modules/"):
         link = r'(generated/([\w.]+)\.(\w+)\.html)#[\w.]+?\.\3((?:\.\w+)*)"'
         context["body"] = re.sub(link, r'\1#\2.\3\4"', context["body"])

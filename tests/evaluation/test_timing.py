@@ -17,7 +17,17 @@ from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.estimation import Fitter
 from isocapsnet.evaluation.jobs import Task, run_job
-from isocapsnet.evaluation.timing import STAGES, USUAL_SHARE, _extrapolate, _spread, _Training, _Trial, time_job
+from isocapsnet.evaluation.search import count_fits
+from isocapsnet.evaluation.timing import (
+    STAGES,
+    USUAL_FITS,
+    USUAL_SHARE,
+    _extrapolate,
+    _spread,
+    _Training,
+    _Trial,
+    time_job,
+)
 
 #: Seconds that a training says its epochs have taken.
 EPOCH = 50.0
@@ -51,9 +61,11 @@ class Network(Logistic):
         return self
 
 
-def _task(tmp_path: Path, *, n_graphs: int = 30, candidates: int = 1, **parameters: Any) -> Task:
+def _task(
+    tmp_path: Path, *, n_graphs: int = 30, candidates: int = 1, search: str = "halving", **parameters: Any
+) -> Task:
     method = toy_method("network", Network, parameters=parameters, space={"C": [0.1, 1.0, 10.0]})
-    protocol = Protocol(n_candidates=candidates)
+    protocol = Protocol(n_candidates=candidates, search=search)
     return Plan(toy_source(n_graphs=n_graphs), (method,), protocol, repeats=1).tasks(tmp_path)[0]
 
 
@@ -71,21 +83,23 @@ def test_epochs_that_are_left_out_are_as_long_as_those_before(n_trainings: int, 
     assert seconds["search"] < 10
 
 
-def test_a_search_is_as_long_as_all_its_fits_even_if_it_is_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("search", "share"), [("exhaustive", 1.0), ("halving", USUAL_FITS)])
+def test_a_search_is_as_long_as_its_fits_even_if_it_is_cut(search: str, share: float, tmp_path: Path) -> None:
     class Counter(Watcher):
         n_fits = 0
 
         def on_stage(self, stage: str, number: int, total: int) -> None:
             self.n_fits = max(self.n_fits, number)
 
-    task, counter = _task(tmp_path, candidates=3), Counter()
+    task, counter = _task(tmp_path, candidates=3, search=search), Counter()
     with watching(counter):
         run_job(task)
     assert counter.n_fits > 3
     assert _estimate(task)["search"] == pytest.approx(counter.n_fits * 98 * EPOCH, rel=0.01)
-    by_size = _task(tmp_path, candidates=3, seconds=0.0, per_graph=EPOCH)
+    by_size = _task(tmp_path, candidates=3, search=search, seconds=0.0, per_graph=EPOCH)
     whole, cut = _estimate(by_size), _estimate(by_size, seconds=1e-6)
-    assert cut["search"] == pytest.approx(whole["search"], rel=0.1)
+    most = count_fits(search, 3, 3)
+    assert cut["search"] == pytest.approx(whole["search"] * share * most / counter.n_fits, rel=0.1)
 
 
 class Compiled(Logistic):
@@ -143,6 +157,23 @@ def test_fewer_graphs_are_tried_if_there_is_no_time_for_all(tmp_path: Path) -> N
     assert few["seconds"]["fit"] == pytest.approx(every["seconds"]["fit"], rel=0.1)
 
 
+class Quicker(Logistic):
+    """Its epochs are shorter the more graphs there are."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Quicker":
+        super().fit(X, y)
+        end_epoch([{"epoch": 1, "dur": 100.0}, *[{"epoch": 2, "dur": 1e4 / len(X)}] * 3], 100, may_stop=False)
+        return self
+
+
+def test_the_first_trial_counts_if_fewer_graphs_take_longer(tmp_path: Path) -> None:
+    method = toy_method("quicker", Quicker, parameters={})
+    task = Plan(toy_source(n_graphs=300), (method,), Protocol(), repeats=1).tasks(tmp_path)[0]
+    answer = time_job(task, 1e-6)
+    assert answer["n_train"] == 24
+    assert answer["seconds"]["fit"] == pytest.approx(96 * 1e4 / 24 * 200 / 24, rel=0.01)
+
+
 class BySetting(Logistic):
     """Its epochs last as many seconds as there are graphs, and ten times as long if ``C`` is 10."""
 
@@ -156,18 +187,16 @@ class BySetting(Logistic):
         return self
 
 
-@pytest.mark.parametrize("first", [1.0, 10.0])
-def test_growth_is_seen_between_fits_of_the_same_setting(
-    first: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Searches of few graphs choose any setting: each trial would take another one.
-    chosen = iter([first, 10.0 / first, first] * 10)
-    monkeypatch.setattr(Fitter, "search", lambda *args, **kwargs: {"C": next(chosen)})
+def test_a_search_of_few_graphs_does_not_choose_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fitter, "search", lambda *args, **kwargs: {"C": 10.0})
     method = toy_method("by-setting", BySetting, parameters={}, space={"C": [1.0, 10.0]})
     task = Plan(toy_source(n_graphs=300), (method,), Protocol(n_candidates=2), repeats=1).tasks(tmp_path)[0]
     answer = time_job(task, 1e-6)
     assert answer["n_train"] < 200
-    assert answer["seconds"]["fit"] == pytest.approx(98 * 200 * first, rel=0.01)
+    assert answer["seconds"]["fit"] == pytest.approx(98 * 200, rel=0.01)
+    answer = time_job(task, 1e6)
+    assert answer["n_train"] == 200
+    assert answer["seconds"]["fit"] == pytest.approx(980 * 200, rel=0.01)
 
 
 def test_an_epoch_that_other_work_made_longer_does_not_count() -> None:

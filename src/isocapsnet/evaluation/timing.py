@@ -6,6 +6,9 @@ taken to be as long as those before. If a trial with all training graphs would s
 time of a network is then taken to grow in proportion to their number, and that of another method as it did between the
 last two trials.
 
+How many fits a search needs and which setting it chooses is known only after a search with all graphs. Otherwise it is
+taken to need :data:`USUAL_FITS` of its fits and to choose the defaults.
+
 A training that may end before its last epoch (early stopping) is the hard part. Such trainings run to their end while
 there is time, and the others are taken to need the same share of their epochs. If no end was seen, they are taken to
 need :data:`USUAL_SHARE` of them.
@@ -32,10 +35,13 @@ STAGES = ("search", "fit", "predict", "explain")
 #: The share of its epochs that a training with early stopping is taken to need if no end was seen. Iso-CapsNet needed
 #: between 0.3 (ABIDE-NYU) and 1 (planted motifs) of them, so this is wrong by a factor below two.
 USUAL_SHARE = 0.55
+#: The share of its largest number of fits that a search by halving is taken to need. It ends early if no setting keeps
+#: up with the defaults: after a third of the fits of two settings, after more than half of those of eight.
+USUAL_FITS = 0.75
 # Training graphs of each class in the first trial; the second has half of them if all graphs would take too long.
 _FIRST_PER_CLASS = 12
-# The first epoch is not representative. Others are measured for at least this long, or this many of them. A single one
-# is enough only if it is so long that other work on the machine does not matter.
+# Epochs after the first are measured for at least this long, or this many of them. A single one is enough only if it is
+# so long that other work on the machine does not matter.
 _EPOCH_SECONDS, _MOST_EPOCHS, _LONG_EPOCH = 0.05, 10, 0.25
 # If the first epoch takes longer than the others by this many seconds, and by more than one of them, it compiled a
 # kernel. That is kept on disk, so the run will not do it again.
@@ -91,8 +97,9 @@ class _Trial(Watcher):
         self.seconds = dict.fromkeys(STAGES, 0.0)
         #: Whether a number of epochs is an assumption.
         self.is_assumed = False
-        #: What was fitted after the search, and whether that took epochs.
-        self.settings: Mapping[str, Any] = {}
+        # The fits of the search that were done, and the largest number of them.
+        self._fits = 0, 0
+        #: Whether a fit took epochs.
         self.has_epochs = False
         #: The seconds that the trial took, and the share of a core that it got.
         self.spent, self.core = 0.0, 1.0
@@ -100,12 +107,13 @@ class _Trial(Watcher):
     def on_stage(self, stage: str, number: int, total: int) -> None:
         self.end_stage()
         self._stage = stage
-        if stage == "search" and number > 1 and time.perf_counter() - self._began > self._search_seconds:
-            self.seconds["search"] *= total / (number - 1)
-            raise _EnoughError
+        if stage == "search":
+            if number > 1 and time.perf_counter() - self._began > self._search_seconds:
+                raise _EnoughError
+            self._fits = number, total
 
     def on_epoch(self, history: Sequence[Mapping[str, Any]], max_epochs: int, *, may_stop: bool) -> bool:
-        self.has_epochs = True
+        self.has_epochs |= self._stage == "fit"
         if not self._trainings or self._trainings[-1].history is not history:
             self._trainings.append(_Training(history, max_epochs, may_stop))
         training = self._trainings[-1]
@@ -125,6 +133,12 @@ class _Trial(Watcher):
         self._shares += [len(t.history) / t.max_epochs for t in self._trainings if t.may_stop and not t.is_cut]
         self.seconds[self._stage] += spent + sum(map(self._left_out, self._trainings))
         self._entered, self._trainings = now, []
+
+    def end_search(self, share: float) -> None:
+        """End a search that was cut, or had few graphs. A whole one needs this share of its largest number of fits."""
+        self.end_stage()
+        done, most = self._fits
+        self.seconds["search"] *= share * most / max(1, done)
 
     def predict(self, growth: float) -> float:
         """The seconds of a trial with ``growth`` times as many training graphs, at most."""
@@ -157,9 +171,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
 
     def attempt(size: int, seconds: float) -> _Trial:
         began, computed = time.perf_counter(), time.process_time()
-        # Times of fits with different settings do not show how the time grows.
-        settings = trials[0].settings if trials and size < n_all else None
-        trial = _try(task, _take(fold, order[:size]), seconds / 2, settings)
+        trial = _try(task, _take(fold, order[:size]), seconds / 2, is_whole=size == n_all)
         trial.spent = time.perf_counter() - began
         trial.core = min(1.0, (time.process_time() - computed) / trial.spent)
         sizes.append(size)
@@ -182,8 +194,13 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
             break
         size = larger[0]
         trial = attempt(size, left)
+    estimate = _extrapolate(sizes[1:] or sizes, trials[1:] or trials, n_all)
+    if size < sizes[0]:  # fewer graphs may take longer: more patterns of a few are frequent
+        first = _extrapolate(sizes[:1], trials[:1], n_all)
+        if 2 * sum(first.values()) < sum(estimate.values()):
+            estimate, size, trial = first, sizes[0], trials[0]
     return {
-        "seconds": _extrapolate(sizes[1:] or sizes, trials[1:] or trials, n_all),
+        "seconds": estimate,
         "n_train": size,
         "is_assumed": trial.is_assumed,
         "elapsed": time.perf_counter() - started,
@@ -191,17 +208,19 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     }
 
 
-def _try(task: Task, fold: Fold, seconds: float, settings: Mapping[str, Any] | None) -> _Trial:
-    """A job that is cut short, with these settings or those that its search chooses."""
+def _try(task: Task, fold: Fold, seconds: float, *, is_whole: bool) -> _Trial:
+    """A job that is cut short. Without all graphs, or all fits of its search, it fits the defaults."""
     job, samples, fitter = task.job, task.source.load(), make_fitter(task, fold)
-    trial, preparation = _Trial(seconds), fitter.preparation
+    trial, preparation, settings = _Trial(seconds), fitter.preparation, None
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, watching(trial):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
-            trial.settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
-        trial.settings = trial.settings if settings is None else settings
-        fitter.preparation = preparation.settle(trial.settings)
-        outcome = fit_and_predict(fitter, trial.settings, samples, fold)
+            settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
+        if settings is None or not is_whole:
+            settings = {}
+            trial.end_search(1.0 if fold.protocol.search == "exhaustive" else USUAL_FITS)
+        fitter.preparation = preparation.settle(settings)
+        outcome = fit_and_predict(fitter, settings, samples, fold)
         if task.artifacts is not None:
             write_explanation(Path(folder, "artifacts", "trial"), replace(task, save_model=None), fold, outcome)
         trial.end_stage()
@@ -226,7 +245,7 @@ def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
 
 def _extrapolate(sizes: Sequence[int], trials: Sequence[_Trial], n_all: int) -> dict[str, float]:
     """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
-    # A network sees every graph once in an epoch, so its time grows in proportion.
+    # A network sees every graph once in an epoch, so its time is taken to grow in proportion.
     seconds, power = trials[-1].seconds, 1.0
     if len(sizes) > 1 and sizes[-1] > sizes[-2] and not trials[-1].has_epochs:
         # From the fit alone: the search of the smaller trial may have tried other settings. In CPU time, because other

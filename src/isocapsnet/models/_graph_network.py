@@ -20,8 +20,8 @@ from isocapsnet.models._parameters import Count, Layers, PositiveShare, estimato
 # correlation matrix. Self-edges are noise or empty. Without a mark at its own position a node can hardly be
 # distinguished from others, and a mean over nodes does not show which regions an edge connects.
 OWN_ENTRY = 5.0
-# Graphs whose edges are selected at a time.
-_CHUNK = 64
+# Values of graphs whose edges are selected at a time.
+_CHUNK_VALUES = 2**21
 
 
 def select_edges(graphs: Tensor, density: float, negative_edges: str, edge_weights: str) -> Tensor:
@@ -112,7 +112,10 @@ class EdgeStore(GraphStore):
         super().__init__(*graphs)
         self.edges: Tensor | None = None
         if self.resident is not None:
-            self.edges = torch.cat([select(chunk) for chunk in self.resident.split(_CHUNK)])
+            self.edges = torch.empty_like(self.resident)
+            step = max(1, _CHUNK_VALUES // self.resident[0].numel())
+            for start in range(0, len(self.resident), step):
+                self.edges[start : start + step] = select(self.resident[start : start + step])
 
     def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
         """The module's arguments and codes ``(n,)`` at positions of this subset."""
@@ -155,7 +158,7 @@ class GraphNeuralNetwork(EncoderClassifier):
             raise InputError(f"{type(self).__name__} needs graphs of at least two nodes.")
 
     def _build_store(self, X: Any, codes: Any, device: torch.device, *others: Any) -> GraphStore:
-        if device.type == "cuda":  # edges are selected in a recorded step
+        if device.type == "cuda" and self._records_steps:  # a recorded step has graphs only, and selects the edges
             return super()._build_store(X, codes, device, *others)
         choices = {name: getattr(self, name) for name in ("density", "negative_edges", "edge_weights")}
         return EdgeStore(partial(select_edges, **choices), X, codes, self.scaler_, device, *others)

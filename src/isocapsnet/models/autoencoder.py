@@ -187,9 +187,9 @@ class AutoencoderClassifier(EncoderClassifier, SemiSupervisedNetwork):
                 batch_size=self.batch_size,
                 max_epochs=self.pretraining_epochs,
             )
-            # The layers below the next one stay as they are, so its inputs are computed once.
-            inputs = inputs.mapped(denoiser.activity, self.batch_size)
-            inputs_of = nn.Identity()
+            if self.pretraining_epochs and layer is not module.layers[-1]:
+                # The layers below the next one stay as they are, so its inputs are computed once.
+                inputs, inputs_of = inputs.mapped(denoiser.activity, self.batch_size), nn.Identity()
 
     def _get_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._get_state()
