@@ -25,6 +25,8 @@ STRIDE = 8
 # Below a prefix four nodes are free; smaller templates are padded with nodes that do not move.
 FREE = 4
 _LEAVES = 24
+# Up to this many nodes, the correlations of all permutations are kept: they fit the nearest cache.
+_KEPT = 5
 _NEVER = 2**31 - 1
 
 
@@ -69,8 +71,8 @@ class _Tree(NamedTuple):
         What nodes x, y, z add among themselves at the last three positions.
     peaks : (n_prefixes,)
         The best correlation below each prefix.
-    leaves : (24,)
-        The correlations of all permutations, where there are no more.
+    leaves : (n_permutations,)
+        The correlations of all permutations, up to ``_KEPT`` nodes.
     matched : (8, 8)
         Entry (a, b) of PKPᵀ for the winners.
     """
@@ -130,16 +132,16 @@ def search_tiles(
         simd.empty(size - FREE + 1, graphs),
         simd.empty(STRIDE**3, graphs),
         simd.empty(len(prefixes), graphs),
-        simd.empty(_LEAVES, graphs),
+        simd.empty(_LEAVES * len(prefixes) if k <= _KEPT else 0, graphs),
         simd.empty(STRIDE**2, graphs),
     )
     winners, lengths = np.empty(lanes, dtype=np.int32), simd.empty(1, graphs)
-    entries = simd.empty(len(templates), graphs)  # of each template, where one vector holds them
-    if size * size <= lanes:
+    entries = simd.empty(2 * len(templates), graphs)  # of each template, where two vectors hold them
+    if size * size <= 2 * lanes:
         for c in range(len(templates)):
             for a in range(size):
                 for b in range(size):
-                    entries[c * lanes + a * size + b] = templates[c, a * STRIDE + b]
+                    entries[2 * c * lanes + a * size + b] = templates[c, a * STRIDE + b]
     for i in range(start, stop):
         graph = i // tiles_per_graph
         first = (i - graph * tiles_per_graph) * lanes
@@ -153,13 +155,13 @@ def search_tiles(
             simd.store(winners, 0, _find_first(template, prefixes, floor, nodes, tree))
             for t in range(lanes):
                 winner = winners[t] if winners[t] != _NEVER else 0  # input with NaN matches nothing
-                if size * size > lanes:
+                if size * size > 2 * lanes:
                     _match(template, table[winner], size, t, tree)
                 winners[t] = packed[winner]
                 if t < count:
                     permutation[graph, c, first + t] = winner
-            if size * size <= lanes:
-                _match_all(simd.load(entries, c), simd.load_indices(winners, 0, graphs), size, tree)
+            if size * size <= 2 * lanes:
+                _match_all(entries, c, simd.load_indices(winners, 0, graphs), size, tree)
             simd.store(lengths, 0, _distances(tree, size))
             for t in range(count):
                 distance[graph, c, first + t] = lengths[t]
@@ -279,7 +281,7 @@ def _six(template: Any, depth: int, tree: Any, x: int, u: int, v: int, w: int) -
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _leaves(i: int, tree: Any) -> Any:
-    """The six correlations of branch ``i``, as they were stored."""
+    """The six correlations of branch ``i`` of all, as they were stored."""
     return (
         simd.load(tree.leaves, i * 6),
         simd.load(tree.leaves, i * 6 + 1),
@@ -313,9 +315,9 @@ def _find_best(template: Any, prefixes: Any, changed: Any, nodes: Any, tree: Any
         peak = lowest
         for i in range(branches):
             six = _six(template, depth, tree, x, u, v, w)
-            if len(nodes) <= FREE:
+            if len(nodes) <= _KEPT:
                 for j, correlation in enumerate(six):
-                    simd.store(tree.leaves, i * 6 + j, correlation)
+                    simd.store(tree.leaves, n * _LEAVES + i * 6 + j, correlation)
             low, high = simd.maximum(six[0], six[1]), simd.maximum(six[2], six[3])
             peak = simd.maximum(peak, simd.maximum(simd.maximum(low, high), simd.maximum(six[4], six[5])))
             x, u, v, w = _next_branch(i, x, u, v, w)
@@ -335,11 +337,12 @@ def _find_first(template: Any, prefixes: Any, floor: Any, nodes: Any, tree: Any)
         if not simd.any_earlier(reached, first):
             continue
         order = prefixes[n]
-        for i in range(depth):
-            _descend(template, order, i, tree)
+        if len(nodes) > _KEPT:
+            for i in range(depth):
+                _descend(template, order, i, tree)
         x, u, v, w = order[-4], order[-3], order[-2], order[-1]
         for i in range(branches):
-            six = _leaves(i, tree) if len(nodes) <= FREE else _six(template, depth, tree, x, u, v, w)
+            six = _leaves(n * FREE + i, tree) if len(nodes) <= _KEPT else _six(template, depth, tree, x, u, v, w)
             index = n * _LEAVES + i * 6
             reached_first = simd.index_where(six[5], floor, index + 5, _NEVER)
             reached_first = simd.index_where(six[4], floor, index + 4, reached_first)
@@ -374,12 +377,13 @@ def _match(template: Any, order: Any, size: int, t: int, tree: Any) -> None:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _match_all(entries: Any, packed: Any, size: int, tree: Any) -> None:
-    """Write PKPᵀ to all lanes, for a template whose entries fit one vector; ``packed`` holds the winners' nodes."""
+def _match_all(entries: Any, c: int, packed: Any, size: int, tree: Any) -> None:
+    """Write PKPᵀ to all lanes, for a template whose entries fit two vectors; ``packed`` holds the winners' nodes."""
+    low, high = simd.load(entries, 2 * c), simd.load(entries, 2 * c + 1)
     for a in range(size):
         for b in range(size):
             position = simd.entry_index(simd.half_byte(packed, a), simd.half_byte(packed, b), size)
-            simd.store(tree.matched, a * STRIDE + b, simd.look_up(entries, position))
+            simd.store(tree.matched, a * STRIDE + b, simd.look_up(low, high, position))
 
 
 @njit(cache=True, nogil=True, forceinline=True)

@@ -701,23 +701,28 @@ def choose(typingctx: Any, indices: Vector, i: types.Integer, a: Vector, b: Vect
 
 
 @intrinsic
-def look_up(typingctx: Any, table: Vector, indices: Vector) -> Typed:
-    """``table[indices]``, of a table of one vector."""
+def look_up(typingctx: Any, low: Vector, high: Vector, indices: Vector) -> Typed:
+    """Entries of a table of two vectors."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values, positions = args
-        if table.dtype == types.float32 and "+avx512f" in context.codegen().magic_tuple()[2].split(","):
-            permute = ir.FunctionType(values.type, [values.type, positions.type])
-            name = "llvm.x86.avx512.permvar.sf.512"  # one instruction
-            return builder.call(cgutils.get_or_insert_function(builder.module, permute, name), [values, positions])
+        values, others, positions = args
+        if low.dtype == types.float32 and "+avx512f" in context.codegen().magic_tuple()[2].split(","):
+            permute = ir.FunctionType(values.type, [values.type, positions.type, values.type])
+            name = "llvm.x86.avx512.vpermi2var.ps.512"  # one instruction
+            function = cgutils.get_or_insert_function(builder.module, permute, name)
+            return builder.call(function, [values, positions, others])
+        table = cgutils.alloca_once(builder, ir.ArrayType(values.type, 2))
+        for half, vector in enumerate((values, others)):
+            builder.store(vector, cgutils.gep_inbounds(builder, table, 0, half))
+        start = builder.bitcast(table, values.type.element.as_pointer())
         result = ir.Constant(values.type, ir.Undefined)
-        for t in range(table.lanes):
+        for t in range(low.lanes):
             lane = ir.Constant(ir.IntType(32), t)
-            entry = builder.extract_element(values, builder.extract_element(positions, lane))
+            entry = builder.load(builder.gep(start, [builder.extract_element(positions, lane)]))
             result = builder.insert_element(result, entry, lane)
         return result
 
-    return table(table, indices), generate
+    return low(low, high, indices), generate
 
 
 def _define_operator(function: Callable[..., Any], instruction: str) -> None:
