@@ -385,10 +385,10 @@ has thirteen in all. The compiled code is found in one look-up, because Triton's
 the kernels.
 
 Results do not depend on the number of threads. The CPU kernels use up to `torch.get_num_threads()` threads if a call
-takes ten milliseconds or more and if several threads were faster in recent calls; beside a busy core they use one. All
-other steps of a fit, a prediction or an explanation are short and run on one thread, whatever the value of
-`OMP_NUM_THREADS`; `python benchmarks/threads.py` compares the time with that of one thread. The first use of a template
-size on a machine compiles the kernel for some seconds; the compiled code is cached.
+takes two milliseconds or more and if several threads were faster in recent calls; beside a busy core they use one. So
+does the optimizer of large networks. All other steps of a fit, a prediction or an explanation are short and run on one
+thread, whatever the value of `OMP_NUM_THREADS`; `python benchmarks/threads.py` compares the time with that of one
+thread. The first use of a template size on a machine compiles the kernel for some seconds; the compiled code is cached.
 """
 
 

@@ -40,6 +40,11 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+def limit_to_one_thread() -> None:
+    """Limit OpenMP, and so torch's own steps, to one thread in the calling thread of the program, for good."""
+    _pools("openmp", len(sys.modules)).limit(limits=1)
+
+
 def kernel_threads() -> int:
     """Threads that a fused kernel may use: as many as torch may, also inside :func:`one_thread`."""
     allowed = _KERNEL_THREADS.get()

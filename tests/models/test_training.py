@@ -13,6 +13,7 @@ from numpy.testing import assert_array_equal
 from torch import nn
 
 from isocapsnet._stages import Watcher, watching
+from isocapsnet.functional.kernels import _threads
 from isocapsnet.models import MODELS, _batches, _training
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._scaling import InputScaler
@@ -71,6 +72,31 @@ def test_steps_are_those_of_torch_to_the_bit(decoupled, expected):
             optimizer.step()
         assert torch.equal(ours, theirs)
     assert torch.equal(without_gradient, torch.ones(2))
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_steps_of_many_weights_are_those_of_torch_to_the_bit_on_any_number_of_threads(n_threads, monkeypatch):
+    monkeypatch.setattr(_threads, "_WORTH_SHARING", 0)
+    monkeypatch.setattr(_threads, "kernel_threads", lambda: n_threads)
+    monkeypatch.setattr(_threads._Pause, "over", lambda pause: True)
+    draw = torch.Generator().manual_seed(0)
+    shapes = (_training._BLOCK + 5, 17), (3,), (2, 4 * _training._BLOCK + 1)
+    start = [torch.randn(shape, generator=draw) for shape in shapes]
+    ours, theirs = ([nn.Parameter(tensor.clone()) for tensor in start] for _ in range(2))
+    optimizers = Adam(ours, 0.1, 0.3), torch.optim.AdamW(theirs, lr=0.1, weight_decay=0.3, fused=True)
+    for _ in range(3):
+        gradients = [torch.randn(shape, generator=draw) for shape in shapes]
+        for optimizer, parameters in zip(optimizers, (ours, theirs), strict=True):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+    assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
+    # Weights that do not lie in a row are moved too.
+    turned, whole = nn.Parameter(start[0].clone().T), nn.Parameter(start[0].T.contiguous())
+    for parameter, kind in ((turned, Adam), (whole, torch.optim.AdamW)):
+        parameter.grad = torch.ones_like(parameter)
+        kind([parameter], 0.1, weight_decay=0.3).step()
+    assert torch.allclose(turned, whole)
 
 
 def test_frozen_parameters_stay_as_they_are():

@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
+from itertools import groupby
 from tempfile import TemporaryFile
 from time import perf_counter
 from typing import Any, Protocol
@@ -15,7 +16,14 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from isocapsnet._stages import end_epoch
-from isocapsnet.functional.kernels import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
+from isocapsnet.functional.kernels import (
+    forget_used,
+    give_back,
+    on_large_pages,
+    parallel_ranges,
+    reusing_buffers,
+    zeros_like,
+)
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._recording import Recorded
 
@@ -26,6 +34,9 @@ History = list[dict[str, Any]]
 
 # Larger weights of the best epoch are kept in a temporary file.
 _WEIGHTS_IN_MEMORY = 64 * 1024**2
+# From this many weights on, a CPU may move them on several threads, in blocks of so many: whole vectors, so that each
+# weight is moved by the same instructions however the blocks are shared.
+_MANY_WEIGHTS, _BLOCK = 2**20, 2**16
 
 
 class TrainingDivergedError(ArithmeticError, RuntimeError):
@@ -94,14 +105,43 @@ class Adam:
         means, squares, n_steps = (
             list(column) for column in zip(*(self.moments[parameter] for parameter in gradients), strict=True)
         )
+        state = list(gradients), list(gradients.values()), means, squares
+        is_large = sum(map(Tensor.numel, gradients)) >= _MANY_WEIGHTS
+        in_rows = all(tensor.is_contiguous() and tensor.device.type == "cpu" for part in state for tensor in part)
+        if is_large and in_rows and self.decoupled:
+            self._move_in_blocks(*state, n_steps)
+        else:
+            self._move(*state, n_steps)
+        if self.others is not None:
+            self.others.step()
+
+    def _move(self, *state: Sequence[Tensor]) -> None:
+        """Move parameters by their gradients, means, squares and numbers of steps, which change too."""
+        parameters, gradients, means, squares, n_steps = map(list, state)
         (adamw if self.decoupled else adam)(
-            list(gradients), list(gradients.values()), means, squares, [], n_steps,
+            parameters, gradients, means, squares, [], n_steps,
             # The L2 penalty is that of the published program, whose plain steps round in another way than fused ones.
             fused=self.decoupled, foreach=False, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
-        if self.others is not None:
-            self.others.step()
+
+    def _move_in_blocks(self, *state: Sequence[Tensor]) -> None:
+        """The same on several threads, if they are free. Each entry moves by itself, so the result is the same."""
+        *columns, n_steps = state
+        flat = [[tensor.detach().view(-1) for tensor in column] for column in columns]
+        blocks = [(i, first) for i, tensor in enumerate(flat[0]) for first in range(0, len(tensor), _BLOCK)]
+
+        def move(start: int, stop: int) -> None:
+            parts = []
+            for i, own in groupby(blocks[start:stop], key=lambda block: block[0]):
+                firsts = [first for _, first in own]
+                parts.append((i, slice(firsts[0], firsts[-1] + _BLOCK)))
+            pieces = [[column[i][part] for i, part in parts] for column in flat]
+            self._move(*pieces, [n_steps[i].clone() for i, _ in parts])
+
+        parallel_ranges(move, len(blocks))
+        for n in n_steps:
+            n += 1
 
 
 @reusing_buffers()

@@ -24,6 +24,7 @@ from isocapsnet._validation import InputError
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.kernels._buffers import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
+from isocapsnet.functional.kernels._threads import parallel_ranges
 
 __all__ = [
     "assign",
@@ -31,6 +32,7 @@ __all__ = [
     "forget_used",
     "give_back",
     "on_large_pages",
+    "parallel_ranges",
     "pick_fused",
     "pick_kernel",
     "pick_routing",

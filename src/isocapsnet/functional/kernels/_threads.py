@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import count
 
-from isocapsnet._threads import kernel_threads
+from isocapsnet._threads import kernel_threads, limit_to_one_thread
 
 # Ranges per thread: enough to balance a busy core, few enough that distributing them takes no time.
 _RANGES_PER_THREAD = 8
-# Seconds of work from which on other threads are used.
-_WORTH_SHARING = 0.01
+# Seconds of work from which on other threads are used. To wake one takes a twentieth of that.
+_WORTH_SHARING = 0.002
 # Several threads are faster if they take less than this share of the time of one thread.
 _GAIN = 0.8
 # After a call in which several threads were not faster, this many calls use one thread. The number doubles each time.
@@ -28,7 +28,7 @@ _work_clock = time.thread_time if time.get_clock_info("thread_time").resolution 
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="isocapsnet")
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="isocapsnet", initializer=limit_to_one_thread)
 
 
 # A forked child inherits the pool without its threads and would wait for them forever.
