@@ -40,7 +40,7 @@ __all__ = [
     "zeros_like",
 ]
 
-# Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
+#: Of kernels that pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
 MAX_KERNEL_SIZE = 8
 
 _COMPILERS = ("numba", "triton")
@@ -63,7 +63,7 @@ def pick_kernel(graphs: Tensor, templates: Tensor) -> ModuleType:
 def pick_routing(weight: Tensor) -> ModuleType | None:
     """The kernel of routing for weights ``(..., k², capsule_size)``, or None where there is none."""
     device = weight.device.type
-    if device in _failed or weight.shape[-2] > MAX_KERNEL_SIZE**2 or import_kernel(device) is None:
+    if device in _failed or import_kernel(device) is None:
         return None
     kernel = import_kernel(f"{device}_routing")
     return kernel if kernel is not None and kernel.fits(weight) else None

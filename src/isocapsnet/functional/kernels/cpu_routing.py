@@ -9,7 +9,6 @@ import math
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +17,9 @@ from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import give_back, take
 from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
 from isocapsnet.functional.kernels._threads import parallel_ranges
+from isocapsnet.functional.kernels.cpu_permutations import permutation_at
 from isocapsnet.functional.kernels.eager import compact_dtype
-from isocapsnet.functional.permutations import permutation_table
+from isocapsnet.functional.permutations import TABLE_SIZE, permutation_number, permutation_table
 
 # Tiles are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
@@ -35,6 +35,9 @@ class Windows(NamedTuple):
     excess : Tensor (n_tiles, n_graphs, lanes)
         By how much the capsule's value exceeds the padding γ; zero after the last window.
     permutation : Tensor (n_tiles, n_graphs, lanes), as small integers
+        The number of each permutation among those in ``rows``.
+    rows : Tensor (n_permutations * k,), as small integers
+        The rows of W that a permutation selects, k for each: of all k! or, of large templates, of those at hand.
     weight : Tensor (n_classes, n_windows, k², capsule_size)
     padding : float
     kernel_size : int
@@ -42,6 +45,7 @@ class Windows(NamedTuple):
 
     excess: Tensor
     permutation: Tensor
+    rows: Tensor
     weight: Tensor
     padding: float
     kernel_size: int
@@ -64,13 +68,15 @@ class Windows(NamedTuple):
             packed.flatten().numpy(),
         )
         parallel_ranges(lambda start, stop: pack_tiles(*arguments, start, stop), len(excess))
-        return cls(excess, packed, weight.detach().flatten(1, 2).contiguous(), padding, kernel_size)
+        numbered = _selected_rows(packed, kernel_size)
+        return cls(excess, *numbered, weight.detach().flatten(1, 2).contiguous(), padding, kernel_size)
 
     def capsules(self) -> tuple[Tensor, Tensor, Tensor]:
         """Values and permutations ``(n_graphs, n_windows)`` and weights again, as they came."""
         n_windows = self.weight.shape[1]
-        excess, numbers = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
-        return excess + self.padding, numbers.long(), self.weight
+        excess, places = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
+        orders = self.rows.view(-1, self.kernel_size)[places.long()].long() % self.kernel_size
+        return excess + self.padding, permutation_number(orders), self.weight
 
     def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, int, int, int]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
@@ -79,7 +85,7 @@ class Windows(NamedTuple):
             self.permutation.flatten().numpy(),
             self.weight.flatten().numpy(),
             self.weight.numpy().dtype.type(self.padding),
-            _selected_rows(self.kernel_size),
+            self.rows.numpy(),
             ((None,) * self.kernel_size, (None,) * (self.weight[0, 0, 0].nbytes // simd.VECTOR_BYTES)),
             len(self.weight),
             self.weight.shape[1],
@@ -87,11 +93,23 @@ class Windows(NamedTuple):
         )
 
 
-@lru_cache(maxsize=8)
-def _selected_rows(kernel_size: int) -> np.ndarray:
-    """The rows of W that each permutation selects, k for each: uint8 ``(k! · k,)``."""
-    rows = np.arange(kernel_size) * kernel_size + permutation_table(kernel_size).numpy()
-    return rows.astype(np.uint8).ravel()
+def _selected_rows(number: Tensor, kernel_size: int) -> tuple[Tensor, Tensor]:
+    """``permutation`` and ``rows`` of :class:`Windows` for permutations with these numbers."""
+    if kernel_size <= TABLE_SIZE:
+        return number, _rows_of_all(kernel_size)
+    rows = _as_rows(permutation_at(number, kernel_size))
+    return torch.arange(number.numel(), dtype=torch.int32).view_as(number), rows
+
+
+@lru_cache(maxsize=TABLE_SIZE)
+def _rows_of_all(kernel_size: int) -> Tensor:
+    return _as_rows(permutation_table(kernel_size))
+
+
+def _as_rows(orders: Tensor) -> Tensor:
+    k = orders.shape[-1]
+    dtype = torch.uint8 if k * k <= 256 else torch.int16
+    return (orders.to(dtype) + k * torch.arange(k, dtype=dtype)).flatten()
 
 
 def fits(weight: Tensor) -> bool:
