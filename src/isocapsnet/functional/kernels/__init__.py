@@ -21,19 +21,19 @@ import torch
 from torch import Tensor
 
 from isocapsnet._validation import InputError
-from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.kernels._buffers import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
 
 __all__ = [
-    "assign",
     "eager",
     "forget_used",
     "give_back",
+    "match_profit",
     "on_large_pages",
     "pick_fused",
     "pick_kernel",
     "pick_routing",
+    "pick_spectral",
     "reusing_buffers",
     "run_fused",
     "run_kernel",
@@ -83,12 +83,14 @@ def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
     return run_fused(arguments[0].device, partial(getattr(kernel, function), *arguments), plain)
 
 
-def assign(profit: Tensor) -> Tensor:
-    """:func:`isocapsnet.functional.assigned_columns`, compiled where it can be."""
-    kernel = pick_fused("cpu_assignment", profit)
-    if kernel is None:
-        return assigned_columns(profit)
-    return run_fused(profit.device, partial(kernel.assigned_columns, profit), partial(assigned_columns, profit))
+def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`isocapsnet.functional.kernels.eager.match_profit`, compiled where it can be."""
+    return run_kernel(pick_spectral(profit), "match_profit", profit, windows, template)
+
+
+def pick_spectral(tensor: Tensor) -> ModuleType:
+    """The kernel of the spectral match for tensors like this one."""
+    return pick_fused("cpu_spectral", tensor) or eager
 
 
 def run_fused(device: torch.device, fused: Callable[[], Result], plain: Callable[[], Result]) -> Result:
