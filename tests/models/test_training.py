@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from torch import nn
 
 from isocapsnet._stages import Watcher, watching
@@ -367,3 +368,20 @@ def test_a_fit_leaves_the_global_random_states_alone():
     assert torch.equal(torch.get_rng_state(), before[0])
     assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
     assert random.getstate() == before[2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"matching": "spectral", "kernel_size": 9}, {"batch_size": 7}])
+def test_weights_that_move_part_by_part_move_as_whole_ones_do_bit_for_bit(monkeypatch, settings):
+    X, y = np.random.default_rng(0).normal(size=(20, 14, 14)), np.arange(20) % 2
+    model = MODELS["isocapsnet"](
+        device="cpu", windows="contiguous", calibrate=False, max_epochs=4, random_state=0, **settings
+    )
+    expected = clone(model).fit(X, y)
+    moved, move_part = [], _training.Adam._move_part
+    monkeypatch.setattr(_training, "_LARGE", 1)
+    monkeypatch.setattr(_training.Adam, "_move_part", lambda *a: moved.append(1) or move_part(*a))
+    found = clone(model).fit(X, y)
+    assert len(moved) > 0
+    for name, tensor in found.module_.state_dict().items():
+        assert torch.equal(tensor, expected.module_.state_dict()[name])
+    assert [row["train_loss"] for row in found.history_] == [row["train_loss"] for row in expected.history_]

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import BytesIO
 from tempfile import TemporaryFile
 from time import perf_counter
@@ -15,7 +16,15 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from isocapsnet._stages import end_epoch
-from isocapsnet.functional.kernels import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
+from isocapsnet.functional.kernels import (
+    Taker,
+    forget_used,
+    give_back,
+    on_large_pages,
+    reusing_buffers,
+    taking_gradients,
+    zeros_like,
+)
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._recording import Recorded
 
@@ -26,6 +35,8 @@ History = list[dict[str, Any]]
 
 # Larger weights of the best epoch are kept in a temporary file.
 _WEIGHTS_IN_MEMORY = 64 * 1024**2
+# Parameters of this size have no gradient in memory, if the kernels that compute it give it in parts.
+_LARGE = 32 * 1024**2
 
 
 class TrainingDivergedError(ArithmeticError, RuntimeError):
@@ -71,6 +82,7 @@ class Adam:
         self.parameters, self.others = list(parameters), others
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
+        self.moved: set[Tensor] = set()
         for parameter in self.parameters:
             parameter.data = on_large_pages(parameter.data)
 
@@ -83,25 +95,54 @@ class Adam:
             self.others.zero_grad()
         forget_used()
 
+    def takers(self) -> dict[Tensor, Taker]:
+        """What moves parts of large parameters as soon as their gradients are known; :meth:`step` moves the others."""
+        large = [p for p in self.parameters if p.nbytes >= _LARGE and p.requires_grad]
+        own: dict[Tensor, Taker] = {parameter: partial(self._move_part, parameter) for parameter in large}
+        return own if self.others is None else own | self.others.takers()
+
+    @torch.no_grad()
+    def _move_part(self, parameter: Tensor, part: Callable[[Tensor], Tensor], gradient: Tensor) -> None:
+        mean, square, n_steps = self._moments_of(parameter)
+        self._move([part(parameter)], [gradient], [part(mean)], [part(square)], [n_steps.clone()])
+        self.moved.add(parameter)
+
     @torch.no_grad()
     def step(self) -> None:
         """Move the parameters that have a gradient."""
+        for parameter in self.moved:
+            self.moments[parameter][2].add_(1)
+        self.moved.clear()
         gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
-        for new in gradients.keys() - self.moments.keys():
+        if gradients:
+            moments = [self._moments_of(parameter) for parameter in gradients]
+            self._move(list(gradients), list(gradients.values()), *map(list, zip(*moments, strict=True)))
+        if self.others is not None:
+            self.others.step()
+
+    def _moments_of(self, parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean of the gradients, that of their squares, and the number of steps."""
+        if parameter not in self.moments:
             # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
             # the system after every batch.
-            self.moments[new] = zeros_like(new), zeros_like(new), torch.zeros((), device=new.device)
-        means, squares, n_steps = (
-            list(column) for column in zip(*(self.moments[parameter] for parameter in gradients), strict=True)
-        )
+            zeros = zeros_like(parameter), zeros_like(parameter), torch.zeros((), device=parameter.device)
+            self.moments[parameter] = zeros
+        return self.moments[parameter]
+
+    def _move(
+        self,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        means: list[Tensor],
+        squares: list[Tensor],
+        n_steps: list[Tensor],
+    ) -> None:
         (adamw if self.decoupled else adam)(
-            list(gradients), list(gradients.values()), means, squares, [], n_steps,
+            parameters, gradients, means, squares, [], n_steps,
             # The L2 penalty is that of the published program, whose plain steps round in another way than fused ones.
             fused=self.decoupled, foreach=False, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
             lr=self.learning_rate, weight_decay=self.weight_decay,
         )  # fmt: skip
-        if self.others is not None:
-            self.others.step()
 
 
 @reusing_buffers()
@@ -145,9 +186,10 @@ def train(
 
     def step(inputs: Any, codes: Tensor) -> tuple[Tensor, Any]:
         optimizer.zero_grad()
-        output = apply(module, inputs)
-        loss = criterion(output, codes)
-        loss.backward()
+        with taking_gradients(optimizer.takers()):
+            output = apply(module, inputs)
+            loss = criterion(output, codes)
+            loss.backward()
         optimizer.step()
         return loss.detach(), output
 

@@ -381,7 +381,7 @@ BAD_INPUT = {
         capsule.PermutationCapsules(draw(2, 1, 3, 3), torch.zeros(2, 1, 3, 2, dtype=torch.int64), 0.0, 2),
         draw(2, 1, 9, 4, 8), 2, 0.1,
     ),
-    "profits": lambda: kernels.assign(draw(2, 3)),
+    "profits": lambda: kernels.match_profit(draw(2, 3), draw(2, 3, 3), draw(3, 3)),
     "biases of pooling": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5), draw(4)),
     "graphs below the size of a filter": lambda: convolution.graph_convolution(
         draw(2, 1, 3, 3).detach(), draw(16, 1, 5, 5), draw(16), 1, 0

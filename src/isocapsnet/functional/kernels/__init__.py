@@ -1,8 +1,9 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as
-in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
+:mod:`~isocapsnet.functional.kernels.eager`; one of the spectral match has ``match_profit`` and ``backward`` as there;
+one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as in
+:mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
 used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
@@ -23,8 +24,10 @@ from torch import Tensor
 from isocapsnet._validation import InputError
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.kernels._buffers import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
+from isocapsnet.functional.kernels._takers import Taker, taking_gradients
 
 __all__ = [
+    "Taker",
     "eager",
     "forget_used",
     "give_back",
@@ -37,6 +40,7 @@ __all__ = [
     "reusing_buffers",
     "run_fused",
     "run_kernel",
+    "taking_gradients",
     "zeros_like",
 ]
 

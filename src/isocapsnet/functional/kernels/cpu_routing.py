@@ -16,6 +16,7 @@ from isocapsnet.functional.capsule import reverse_routing, trace_routing
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import give_back, take
 from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
+from isocapsnet.functional.kernels._takers import Taker, note_use, taker_of
 from isocapsnet.functional.kernels._threads import parallel_ranges
 from isocapsnet.functional.kernels.cpu_permutations import permutation_at
 from isocapsnet.functional.kernels.eager import compact_dtype
@@ -25,6 +26,8 @@ from isocapsnet.functional.permutations import TABLE_SIZE, permutation_number, p
 _CHUNKS = 32
 # Couplings of up to this many bytes are kept for the backward pass, and those of at least this many graphs.
 _KEPT_BYTES, _LEAST_GRAPHS = 128 * 1024**2, 8
+# Bytes of a gradient that are taken at a time: few enough to stay in a cache.
+_TAKEN_BYTES = 4 * 1024**2
 
 
 class Windows(NamedTuple):
@@ -77,6 +80,12 @@ class Windows(NamedTuple):
         excess, places = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
         orders = self.rows.view(-1, self.kernel_size)[places.long()].long() % self.kernel_size
         return excess + self.padding, permutation_number(orders), self.weight
+
+    def part(self, tiles: slice) -> "Windows":
+        """The windows of some tiles."""
+        lanes = self.excess.shape[-1]
+        weight = self.weight[:, tiles.start * lanes : tiles.stop * lanes].contiguous()
+        return self._replace(excess=self.excess[tiles], permutation=self.permutation[tiles], weight=weight)
 
     def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, int, int, int]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
@@ -174,6 +183,8 @@ def iterate(
     n_graphs = windows.excess.shape[1]
     kept = keep and iterations > 1 and n_graphs <= Couplings.at_once(windows, iterations)
     couplings = Couplings.of(windows, iterations, slice(0, n_graphs)) if kept else None
+    if keep:
+        note_use(windows.weight)
     n_classes, _, _, size = windows.weight.shape
     zeros = windows.weight.new_zeros(n_graphs, n_classes, size)
 
@@ -186,15 +197,22 @@ def iterate(
 
 def backward(
     windows: Windows, contexts: Tensor, sums: Tensor, factors: Tensor, grad_capsules: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Gradients for the capsules' values ``(n_graphs, n_windows)`` and the weights, from that for the class capsules.
 
     The other arguments are what :func:`iterate` returns. Couplings that it did not keep are computed again, for some
-    graphs at a time.
+    graphs at a time; otherwise, a taker of the weights' gradient gets it in parts, and the result has none.
     """
     n_graphs, iterations = windows.excess.shape[1], len(sums)
-    n_parts = 1 if len(factors) else -(-n_graphs // Couplings.at_once(windows, iterations))
     grad_value = windows.excess.new_empty(n_graphs, windows.weight.shape[1])
+    taker = taker_of(windows.weight) if len(factors) else None
+    if taker is not None:
+        couplings = Couplings(factors)
+        grads = reverse_routing(partial(_attend_back, windows, contexts, couplings, True), sums, grad_capsules, scale)
+        _scatter_to(taker, windows, contexts, grads, couplings, grad_value)
+        give_back(factors)
+        return grad_value, None
+    n_parts = 1 if len(factors) else -(-n_graphs // Couplings.at_once(windows, iterations))
     grad_weight = take(windows.weight, *windows.weight.shape)
     if n_parts == 0:
         grad_weight.zero_()
@@ -293,3 +311,24 @@ def _scatter(
         grad_weight.flatten().numpy(),
     )
     parallel_ranges(lambda start, stop: scatter_tiles(*arguments, start, stop), len(windows.excess))
+
+
+def _scatter_to(
+    taker: Taker, windows: Windows, contexts: Tensor, grads: Tensor, couplings: Couplings, grad_value: Tensor
+) -> None:
+    """:func:`_scatter` of all graphs, with the gradient for the weights of some tiles at a time, which are taken."""
+    n_tiles, _, lanes = windows.excess.shape
+    step = max(1, _TAKEN_BYTES // (windows.weight.nbytes // n_tiles))
+    for start in range(0, n_tiles, step):
+        tiles = slice(start, min(start + step, n_tiles))
+        own, first = windows.part(tiles), start * lanes
+        last = first + own.weight.shape[1]
+        values, weights = grad_value.new_empty(len(grad_value), last - first), torch.empty_like(own.weight)
+        _scatter(own, contexts, grads, Couplings(couplings.factors[tiles]), values, weights)
+        grad_value[:, first:last] = values
+        for y in range(len(weights)):
+            taker(partial(_windows_of_class, shape=windows.weight.shape, y=y, windows=slice(first, last)), weights[y])
+
+
+def _windows_of_class(whole: Tensor, shape: tuple[int, ...], y: int, windows: slice) -> Tensor:
+    return whole.view(shape)[y, windows]
