@@ -25,8 +25,8 @@ from isocapsnet.functional import PermutationCapsules, isomorphic_match, route
 from isocapsnet.functional.capsule import dynamic_routing
 from isocapsnet.functional.kernels import cuda, eager
 from isocapsnet.functional.routing import attend_to_votes, permutation_votes
+from isocapsnet.models._optimizer import Adam
 from isocapsnet.models._recording import Recorded, recording_stream
-from isocapsnet.models._training import Adam
 from isocapsnet.nn import CapsuleLoss, IsoCapsNet, IsomorphicLayer
 from literal import literal_match
 

@@ -27,6 +27,7 @@ from isocapsnet.functional import (
     window_eigenvectors,
 )
 from isocapsnet.functional.eigenvectors import jacobi_eigenvectors
+from isocapsnet.functional.kernels import pick_spectral
 from tests.functional.references import brute_force_match
 
 seeds = st.integers(0, 2**31 - 1)
@@ -287,8 +288,9 @@ def test_compiled_assignment_equals_the_plain_one_also_where_several_are_best(k,
     profit = {"distinct": profit, "ties": profit.round(), "constant": torch.ones_like(profit)}.get(kind, profit)
     if kind == "not finite":
         profit[profit < -1], profit[profit > 1.5] = torch.nan, torch.inf
-    assert kernels.import_kernel("cpu_assignment") is not None
-    assert torch.equal(kernels.assign(profit), assigned_columns(profit))
+    kernel = kernels.import_kernel("cpu_assignment")
+    assert kernel is not None
+    assert torch.equal(kernel.assigned_columns(profit), assigned_columns(profit))
 
 
 @pytest.mark.parametrize("values", [1, 400, 3000, 10**9])
@@ -304,6 +306,32 @@ def test_parts_do_not_change_the_spectral_match(values, monkeypatch):
         assert permutation_matrices(match.permutation[b, c, s, t], 4).equal(alone.matrix[0, 0, 0, 0].bool())
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("k", [1, 4, 9, 20])
+def test_the_compiled_spectral_match_equals_the_plain_one_in_values_and_gradients(k, stride, monkeypatch):
+    graphs, templates = random_tensor(0, 3, k + 5, k + 5), random_tensor(1, 2, k, k)
+    graphs[0, :k, :k] = templates[0]
+
+    def match_and_gradients():
+        inputs = graphs.clone().requires_grad_(), templates.clone().requires_grad_()
+        match = spectral_permutations(*inputs, stride)
+        weights = random_tensor(2, *match.distance.shape)
+        return *match, *torch.autograd.grad((weights * match.distance).sum(), inputs)
+
+    assert pick_spectral(graphs) is kernels.import_kernel("cpu_spectral")
+    compiled = match_and_gradients()
+    monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: kernels.eager)
+    monkeypatch.setattr(kernels, "pick_spectral", lambda tensor: kernels.eager)
+    assert compiled[0][0, 0, 0, 0] == 0
+    for mine, theirs in zip(compiled, match_and_gradients(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_gradients_of_the_spectral_match_are_those_of_its_distances():
+    inputs = random_tensor(0, 2, 12, 12).requires_grad_(), random_tensor(1, 1, 10, 10).requires_grad_()
+    assert torch.autograd.gradcheck(lambda *tensors: spectral_permutations(*tensors).distance, inputs)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_permutation_matrices_have_the_columns_of_their_number(k):
     every = torch.arange(len(permutation_table(k)))
@@ -317,6 +345,7 @@ def test_permutations_and_their_numbers_are_inverse(seed, k):
     orders = torch.stack([torch.randperm(k, generator=torch.Generator().manual_seed(seed + i)) for i in range(5)])
     numbers = permutation_number(orders)
     assert torch.equal(permutation_at(numbers, k), orders)
+    assert torch.equal(kernels.import_kernel("cpu_permutations").permutation_at(numbers, k).long(), orders)
     # Lexicographic order of the arrays is the order of their numbers.
     assert sorted(orders.tolist()) == orders[numbers.argsort()].tolist()
     last = torch.arange(k - 1, -1, -1)

@@ -60,6 +60,9 @@ print(estimates[-1] + in_place, taken)
         ("isocapsnet", 100, {}),
         pytest.param("isocapsnet", 160, {"decoder_sizes": (16,), "residual_sizes": (8,)}, marks=pytest.mark.slow),
         pytest.param("fastisonn", 150, {"kernel_size": 8}, marks=pytest.mark.slow),
+        pytest.param(
+            "isocapsnet", 90, {"matching": "spectral", "kernel_size": 12, "n_templates": 1}, marks=pytest.mark.slow
+        ),
         ("cnn", 300, {}),
         ("autoencoder", 200, {"pretraining_epochs": 1, "hidden_sizes": (2048,)}),
     ],

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from torch import nn
 
 from isocapsnet._stages import Watcher, watching
 from isocapsnet.functional.kernels import _threads
-from isocapsnet.models import MODELS, _batches, _training
+from isocapsnet.models import MODELS, _batches, _optimizer, _training
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._optimizer import Adam
 from isocapsnet.models._scaling import InputScaler
-from isocapsnet.models._training import Adam, TrainingDivergedError, train
+from isocapsnet.models._training import TrainingDivergedError, train
 
 CPU = torch.device("cpu")
 
@@ -80,7 +82,7 @@ def test_steps_of_many_weights_are_those_of_torch_to_the_bit_on_any_number_of_th
     monkeypatch.setattr(_threads, "kernel_threads", lambda: n_threads)
     monkeypatch.setattr(_threads._Pause, "over", lambda pause: True)
     draw = torch.Generator().manual_seed(0)
-    shapes = (_training._BLOCK + 5, 17), (3,), (2, 4 * _training._BLOCK + 1)
+    shapes = (_optimizer._BLOCK + 5, 17), (3,), (2, 4 * _optimizer._BLOCK + 1)
     start = [torch.randn(shape, generator=draw) for shape in shapes]
     ours, theirs = ([nn.Parameter(tensor.clone()) for tensor in start] for _ in range(2))
     optimizers = Adam(ours, 0.1, 0.3), torch.optim.AdamW(theirs, lr=0.1, weight_decay=0.3, fused=True)
@@ -393,3 +395,20 @@ def test_a_fit_leaves_the_global_random_states_alone():
     assert torch.equal(torch.get_rng_state(), before[0])
     assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
     assert random.getstate() == before[2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"matching": "spectral", "kernel_size": 9}, {"batch_size": 7}])
+def test_weights_that_move_part_by_part_move_as_whole_ones_do_bit_for_bit(monkeypatch, settings):
+    X, y = np.random.default_rng(0).normal(size=(20, 14, 14)), np.arange(20) % 2
+    model = MODELS["isocapsnet"](
+        device="cpu", windows="contiguous", calibrate=False, max_epochs=4, random_state=0, **settings
+    )
+    expected = clone(model).fit(X, y)
+    moved, move_part = [], Adam._move_part
+    monkeypatch.setattr(_optimizer, "_LARGE", 1)
+    monkeypatch.setattr(Adam, "_move_part", lambda *a: moved.append(1) or move_part(*a))
+    found = clone(model).fit(X, y)
+    assert len(moved) > 0
+    for name, tensor in found.module_.state_dict().items():
+        assert torch.equal(tensor, expected.module_.state_dict()[name])
+    assert [row["train_loss"] for row in found.history_] == [row["train_loss"] for row in expected.history_]

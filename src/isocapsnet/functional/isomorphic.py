@@ -16,9 +16,9 @@ from torch.autograd.function import once_differentiable
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import eigenvectors
-from isocapsnet.functional.kernels import assign, eager, pick_kernel, run_kernel
+from isocapsnet.functional.kernels import match_profit, pick_kernel, pick_spectral, run_kernel
 from isocapsnet.functional.kernels.eager import compact_dtype, windows_of
-from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
+from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices
 
 PROJECTIONS = ("permutation", "none", "orthogonal")
 #: Largest template of an exact match. With 10 nodes, every template needs 2 GB and a window takes 0.8 s.
@@ -207,7 +207,7 @@ def spectral_permutations(
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
         raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
     search = partial(_search_spectrum, window_vectors, sort_eigenvalues)
-    return match_by(search, eager.backward, graphs, templates, stride)
+    return match_by(search, partial(run_kernel, pick_spectral(graphs), "backward"), graphs, templates, stride)
 
 
 def _search_spectrum(
@@ -226,11 +226,9 @@ def _search_spectrum(
         own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part].reshape(-1, k, k)
         absolute = own.abs()
         for i in range(n_templates):
-            order = assign(absolute @ template_vectors[i].T)
-            matched = templates[i][order[:, :, None], order[:, None, :]]
-            here = part[0], i, part[1]
-            permutation[here] = permutation_number(order).view_as(permutation[here])
-            distance[here] = (matched - flat).flatten(1).norm(dim=1).view_as(distance[here])
+            found = match_profit(absolute @ template_vectors[i].T, flat, templates[i])
+            for result, values in zip((distance, permutation), found, strict=True):
+                result[part[0], i, part[1]] = values.view_as(result[part[0], i, part[1]])
     return distance, permutation
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from isocapsnet.functional.kernels import pick_fused, run_fused
+from isocapsnet.functional.kernels import note_use, pick_fused, run_fused, taker_of
 from isocapsnet.functional.kernels.fallback import plain_gradients
 
 
@@ -29,6 +29,8 @@ def wide_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """
     kernel = pick_fused("cpu_linear", weight)
     if kernel is not None and kernel.fits(inputs, weight, bias):
+        if torch.is_grad_enabled():
+            note_use(weight)
         fused = partial(_WideLinear.apply, inputs, weight, bias, kernel)
         return run_fused(weight.device, fused, partial(nn.functional.linear, inputs, weight, bias))
     return nn.functional.linear(inputs, weight, bias)
@@ -51,7 +53,7 @@ class _WideLinear(torch.autograd.Function):
 
         def fused() -> tuple[Tensor | None, ...]:
             grad_inputs = ctx.kernel.grad_inputs(grad, weight) if ctx.needs_input_grad[0] else None
-            return grad_inputs, ctx.kernel.grad_weight(grad, inputs), grad.sum(dim=0)
+            return grad_inputs, ctx.kernel.grad_weight(grad, inputs, taker_of(weight)), grad.sum(dim=0)
 
         def in_torch() -> tuple[Tensor | None, ...]:
             return plain_gradients(nn.functional.linear, (inputs, weight, bias), grad)

@@ -16,8 +16,8 @@ from torch.nn.functional import one_hot
 #: 21! exceeds int64.
 MAX_NUMBERED_SIZE = 20
 
-# Up to this size a permutation is looked up in the table, which then has 40,320 rows at most.
-_TABLE_SIZE = 8
+#: Up to this size a permutation is looked up in the table, which then has 40,320 rows at most.
+TABLE_SIZE = 8
 
 
 @lru_cache(maxsize=16)
@@ -40,7 +40,7 @@ def permutation_number(orders: Tensor) -> Tensor:
 
 def permutation_at(number: Tensor, kernel_size: int) -> Tensor:
     """The inverse of :func:`permutation_number`: ``number`` ``(...)`` to int64 ``(..., k)``, k = ``kernel_size``."""
-    if kernel_size <= _TABLE_SIZE:
+    if kernel_size <= TABLE_SIZE:
         return permutation_table(kernel_size, number.device)[number]
     orders = torch.empty(*number.shape, kernel_size, dtype=torch.int64, device=number.device)
     for i in range(kernel_size):

@@ -151,7 +151,8 @@ class _FusedRouting(torch.autograd.Function):
 
         fused = partial(kernel.backward, windows, contexts, sums, *ctx.couplings, grad_capsules, scale)
         grad_value, grad_weight = run_fused(grad_capsules.device, fused, plain)
-        return grad_value.view(shape), None, None, None, grad_weight.view(weight_shape), *(None,) * 4
+        grad_weight = None if grad_weight is None else grad_weight.view(weight_shape)  # it was taken
+        return grad_value.view(shape), None, None, None, grad_weight, *(None,) * 4
 
 
 _COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._network import NetworkClassifier
+from isocapsnet.models._optimizer import Adam
 from isocapsnet.models._parameters import Count, NotNegative, Positive, estimator, one_of, with_parameters
-from isocapsnet.models._training import Adam
 from isocapsnet.nn.motifs import DEVIATIONS, MOTIF_WINDOWS, MotifNetwork, MotifOutput
 
 # Templates start from windows of at most this many graphs.

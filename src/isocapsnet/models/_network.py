@@ -17,11 +17,12 @@ from isocapsnet.models._base import GraphClassifier, as_seed, class_weights, war
 from isocapsnet.models._batches import GraphStore, Parts
 from isocapsnet.models._calibration import LEAST_PER_CLASS, fit_temperature, halves, validation_part
 from isocapsnet.models._device import bytes_of_batch, check_room, repeatable_convolutions, resolve_device
+from isocapsnet.models._optimizer import Adam
 from isocapsnet.models._parameters import Count, Flag, NotNegative, Positive, estimator, in_range, one_of
 from isocapsnet.models._recording import free_for_recordings, recording_stream
 from isocapsnet.models._scaling import SCALINGS, InputScaler, check_magnitude, fit_scaler
 from isocapsnet.models._seeding import seeded
-from isocapsnet.models._training import Adam, History, TrainingDivergedError, outputs, train
+from isocapsnet.models._training import History, TrainingDivergedError, outputs, train
 
 #: Class scores ``(n_graphs, n_classes)`` and codes ``(n_graphs,)`` of graphs that were held out of the training.
 HeldOut = tuple[NDArray[np.float64], NDArray[np.int64]]

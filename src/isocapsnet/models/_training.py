@@ -2,9 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
-from itertools import groupby
 from tempfile import TemporaryFile
 from time import perf_counter
 from typing import Any, Protocol
@@ -12,19 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
-from torch.optim.adamw import adamw
 
 from isocapsnet._stages import end_epoch
-from isocapsnet.functional.kernels import (
-    forget_used,
-    give_back,
-    on_large_pages,
-    parallel_ranges,
-    reusing_buffers,
-    zeros_like,
-)
+from isocapsnet.functional.kernels import reusing_buffers, taking_gradients
 from isocapsnet.models._batches import GraphStore
+from isocapsnet.models._optimizer import Adam
 from isocapsnet.models._recording import Recorded
 
 logger = logging.getLogger("isocapsnet")
@@ -34,9 +25,6 @@ History = list[dict[str, Any]]
 
 # Larger weights of the best epoch are kept in a temporary file.
 _WEIGHTS_IN_MEMORY = 64 * 1024**2
-# From this many weights on, a CPU may move them on several threads, in blocks of so many: whole vectors, so that each
-# weight is moved by the same instructions however the blocks are shared.
-_MANY_WEIGHTS, _BLOCK = 2**20, 2**16
 
 
 class TrainingDivergedError(ArithmeticError, RuntimeError):
@@ -52,96 +40,6 @@ class Callback(Protocol):
 
     def on_epoch_end(self, history: History) -> bool | None:
         """Called after each epoch with the history so far; the training stops when any callback returns True."""
-
-
-class Adam:
-    """AdamW with torch's fused steps, or Adam with its plain ones.
-
-    torch's optimizer classes import its compiler on their first step (65 MB, more than a second); its functions do not.
-
-    Parameters
-    ----------
-    parameters : iterable of Tensor
-        Large ones on a CPU move to other memory; views of them that were made before do not follow.
-    learning_rate, weight_decay : float
-    decoupled : bool
-        Whether the weight decay is decoupled (AdamW) or an L2 penalty (Adam).
-    others : Adam, optional
-        Parameters with a learning rate of their own, which move in the same steps.
-    """
-
-    def __init__(
-        self,
-        parameters: Iterable[Tensor],
-        learning_rate: float,
-        weight_decay: float,
-        *,
-        decoupled: bool = True,
-        others: "Adam | None" = None,
-    ) -> None:
-        self.parameters, self.others = list(parameters), others
-        self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
-        self.moments: dict[Tensor, tuple[Tensor, Tensor, Tensor]] = {}
-        for parameter in self.parameters:
-            parameter.data = on_large_pages(parameter.data)
-
-    def zero_grad(self) -> None:
-        """Forget the gradients of the last step."""
-        for parameter in self.parameters:
-            give_back(parameter.grad)
-            parameter.grad = None
-        if self.others is not None:
-            self.others.zero_grad()
-        forget_used()
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Move the parameters that have a gradient."""
-        gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
-        for new in gradients.keys() - self.moments.keys():
-            # As late as here: lying above the freed activations, they keep the allocator from returning that memory to
-            # the system after every batch.
-            self.moments[new] = zeros_like(new), zeros_like(new), torch.zeros((), device=new.device)
-        means, squares, n_steps = (
-            list(column) for column in zip(*(self.moments[parameter] for parameter in gradients), strict=True)
-        )
-        state = list(gradients), list(gradients.values()), means, squares
-        is_large = sum(map(Tensor.numel, gradients)) >= _MANY_WEIGHTS
-        in_rows = all(tensor.is_contiguous() and tensor.device.type == "cpu" for part in state for tensor in part)
-        if is_large and in_rows and self.decoupled:
-            self._move_in_blocks(*state, n_steps)
-        else:
-            self._move(*state, n_steps)
-        if self.others is not None:
-            self.others.step()
-
-    def _move(self, *state: Sequence[Tensor]) -> None:
-        """Move parameters by their gradients, means, squares and numbers of steps, which change too."""
-        parameters, gradients, means, squares, n_steps = map(list, state)
-        (adamw if self.decoupled else adam)(
-            parameters, gradients, means, squares, [], n_steps,
-            # The L2 penalty is that of the published program, whose plain steps round in another way than fused ones.
-            fused=self.decoupled, foreach=False, amsgrad=False, maximize=False, beta1=0.9, beta2=0.999, eps=1e-8,
-            lr=self.learning_rate, weight_decay=self.weight_decay,
-        )  # fmt: skip
-
-    def _move_in_blocks(self, *state: Sequence[Tensor]) -> None:
-        """The same on several threads, if they are free. Each entry moves by itself, so the result is the same."""
-        *columns, n_steps = state
-        flat = [[tensor.detach().view(-1) for tensor in column] for column in columns]
-        blocks = [(i, first) for i, tensor in enumerate(flat[0]) for first in range(0, len(tensor), _BLOCK)]
-
-        def move(start: int, stop: int) -> None:
-            parts = []
-            for i, own in groupby(blocks[start:stop], key=lambda block: block[0]):
-                firsts = [first for _, first in own]
-                parts.append((i, slice(firsts[0], firsts[-1] + _BLOCK)))
-            pieces = [[column[i][part] for i, part in parts] for column in flat]
-            self._move(*pieces, [n_steps[i].clone() for i, _ in parts])
-
-        parallel_ranges(move, len(blocks))
-        for n in n_steps:
-            n += 1
 
 
 @reusing_buffers()
@@ -185,9 +83,10 @@ def train(
 
     def step(inputs: Any, codes: Tensor) -> tuple[Tensor, Any]:
         optimizer.zero_grad()
-        output = apply(module, inputs)
-        loss = criterion(output, codes)
-        loss.backward()
+        with taking_gradients(optimizer.takers()):
+            output = apply(module, inputs)
+            loss = criterion(output, codes)
+            loss.backward()
         optimizer.step()
         return loss.detach(), output
 

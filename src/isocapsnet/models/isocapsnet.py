@@ -12,6 +12,7 @@ from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._capsules import MarginReached
 from isocapsnet.models._motifs import TwoForms
+from isocapsnet.models._optimizer import Adam
 from isocapsnet.models._parameters import (
     Count,
     Flag,
@@ -24,7 +25,6 @@ from isocapsnet.models._parameters import (
     with_parameters,
 )
 from isocapsnet.models._spectral_store import SpectralStore
-from isocapsnet.models._training import Adam
 from isocapsnet.nn import IsoCapsNet
 from isocapsnet.nn.capsule import MAX_ROUTING_ITERATIONS, RESIDUAL_INPUTS, WEIGHT_SHARING
 from isocapsnet.nn.isocapsnet import MATCHING, ROUTING_OVER

@@ -125,6 +125,23 @@ def test_other_linear_layers_are_left_to_torch(n_in, dtype, monkeypatch):
     assert torch.equal(linear.wide_linear(*inputs), torch.nn.functional.linear(*inputs))
 
 
+@pytest.mark.parametrize("n_out", [4, 67, 1030])
+@pytest.mark.parametrize("n_bytes", [1, 64 * 512, 2**30])
+def test_the_gradient_of_a_wide_layer_that_is_taken_in_parts_is_the_same(n_bytes, n_out, monkeypatch):
+    kernel = kernels.import_kernel("cpu_linear")
+    monkeypatch.setattr(kernel, "_LEAST_WEIGHTS", 1)
+    monkeypatch.setattr(kernel, "_TAKEN_BYTES", n_bytes)
+    inputs, weight, bias = (
+        draw(*shape, dtype=torch.float32).requires_grad_() for shape in [(7, 128), (n_out, 128), (n_out,)]
+    )
+    whole = torch.autograd.grad(linear.wide_linear(inputs, weight, bias).square().sum(), (inputs, weight))
+    taken = torch.full_like(weight, torch.nan)
+    with kernels.taking_gradients({weight: lambda part, gradient: part(taken).copy_(gradient)}):
+        linear.wide_linear(inputs, weight, bias).square().sum().backward()
+    assert weight.grad is None
+    assert torch.equal(taken, whole[1]) and torch.equal(inputs.grad, whole[0])
+
+
 def test_wide_products_do_not_depend_on_the_number_of_threads(monkeypatch):
     kernel = kernels.import_kernel("cpu_linear")
     inputs, weight, bias, grad = (
@@ -381,7 +398,7 @@ BAD_INPUT = {
         capsule.PermutationCapsules(draw(2, 1, 3, 3), torch.zeros(2, 1, 3, 2, dtype=torch.int64), 0.0, 2),
         draw(2, 1, 9, 4, 8), 2, 0.1,
     ),
-    "profits": lambda: kernels.assign(draw(2, 3)),
+    "profits": lambda: kernels.match_profit(draw(2, 3), draw(2, 3, 3), draw(3, 3)),
     "biases of pooling": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5), draw(4)),
     "graphs below the size of a filter": lambda: convolution.graph_convolution(
         draw(2, 1, 3, 3).detach(), draw(16, 1, 5, 5), draw(16), 1, 0

@@ -13,6 +13,7 @@ from isocapsnet.functional.kernels import (
     on_large_pages,
     pick_routing,
     reusing_buffers,
+    taking_gradients,
     zeros_like,
 )
 
@@ -75,6 +76,45 @@ def test_fused_routing_equals_routing_over_stored_votes(monkeypatch, device, ite
         eager = over_stored_votes(monkeypatch, problem, k, iterations, padding)
         for mine, theirs in zip(fused, eager, strict=True):
             torch.testing.assert_close(mine.cpu(), theirs, **tolerance)
+
+
+@CPU
+@pytest.mark.parametrize(
+    ("dtype", "size", "k"),
+    [
+        (torch.float64, 8, 9),
+        (torch.float32, 16, 12),
+        pytest.param(torch.float64, 8, 17, marks=pytest.mark.slow),
+        pytest.param(torch.float32, 16, 20, marks=pytest.mark.slow),
+    ],
+)
+def test_permutations_without_a_table_are_routed_like_those_with_one(monkeypatch, dtype, size, k):
+    tolerance = {"atol": 1e-11, "rtol": 1e-8} if dtype == torch.float64 else {"atol": 2e-5, "rtol": 1e-4}
+    for seed, (b, y, c, n) in enumerate([(1, 2, 1, 2), (7, 2, 2, 5), (9, 3, 1, 4)]):
+        problem = draw_problem(seed, dtype, b, y, c, n, k, size)
+        assert pick_routing(problem[2]) is not None
+        fused = capsules_and_gradients(*problem, k, 3, -0.1)
+        for mine, theirs in zip(fused, over_stored_votes(monkeypatch, problem, k, 3, -0.1), strict=True):
+            torch.testing.assert_close(mine, theirs, **tolerance)
+
+
+@CPU
+@pytest.mark.parametrize("k", [3, 8, 9, 12, 13, 17])
+def test_packed_capsules_are_read_back_as_they_came(k):
+    value, permutation, weight = draw_problem(k, torch.float32, 3, 1, 2, 3, k, 16)
+    windows = import_kernel("cpu_routing").Windows.of(value, permutation, 0.0, k, weight)
+    values, numbers, _ = windows.capsules()
+    assert torch.equal(values, value.flatten(1)) and torch.equal(numbers, permutation.flatten(1))
+
+
+@CPU
+def test_gradients_of_routing_without_a_table_are_those_of_the_capsules():
+    value, permutation, weight = draw_problem(0, torch.float64, 2, 2, 1, 2, 9, 8)
+    assert torch.autograd.gradcheck(
+        lambda v, w: route(PermutationCapsules(v, permutation, -0.1, 9), w, 3, scale=0.5),
+        (value, weight),
+        fast_mode=True,
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -213,6 +253,52 @@ def test_memory_that_is_used_again_changes_no_result(monkeypatch):
             addresses.add(found[2].data_ptr())
             give_back(found[2])
         assert len(addresses) == 1
+
+
+def take_gradient(weight):
+    """The gradient that reaches ``.grad``, and the parts that are taken, put together."""
+    value, permutation, _ = draw_problem(0, torch.float64, 9, 3, 2, 5, 4, 8)
+    taken = torch.zeros_like(weight)
+
+    def take_part(part, gradient):
+        part(taken).add_(gradient)
+
+    weight.grad = None
+    with taking_gradients({weight: take_part}):
+        capsules = PermutationCapsules(value, permutation, -0.1, 4)
+        route(capsules, weight, 3, 0.4).square().sum().backward()
+    return weight.grad, taken, value.grad
+
+
+@CPU
+@pytest.mark.parametrize("n_bytes", [1, 100_000, 2**30])
+def test_gradients_that_are_taken_in_parts_are_those_that_are_not(monkeypatch, n_bytes):
+    kernel = import_kernel("cpu_routing")
+    monkeypatch.setattr(kernel, "_TAKEN_BYTES", n_bytes)
+    weight = draw_problem(0, torch.float64, 9, 3, 2, 5, 4, 8)[2]
+    nothing, taken, of_values = take_gradient(weight)
+    assert nothing is None
+    monkeypatch.setattr(kernel, "taker_of", lambda weight: None)
+    whole, nothing, expected = take_gradient(weight)
+    assert not nothing.any()
+    assert torch.equal(taken, whole) and torch.equal(of_values, expected)
+
+
+@CPU
+def test_gradients_of_weights_that_are_used_twice_are_not_taken():
+    value, permutation, weight = draw_problem(1, torch.float64, 4, 2, 1, 3, 4, 8)
+    capsules = PermutationCapsules(value, permutation, -0.1, 4)
+
+    def fail(part, gradient):
+        raise AssertionError
+
+    with taking_gradients({weight: fail}):
+        sum(route(capsules, weight, 3, scale).square().sum() for scale in (0.4, 0.2)).backward()
+        assert weight.grad.abs().sum() > 0
+    with taking_gradients({weight: fail}):  # a part of the weights, and other weights
+        route(capsules, 2 * weight, 3, 0.4).square().sum().backward()
+        part = PermutationCapsules(value[..., :2], permutation[..., :2], -0.1, 4)
+        route(part, weight[:, :, :6], 3, 0.4).square().sum().backward()
 
 
 @CPU

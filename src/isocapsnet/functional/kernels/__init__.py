@@ -1,8 +1,9 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as
-in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
+:mod:`~isocapsnet.functional.kernels.eager`; one of the spectral match has ``match_profit`` and ``backward`` as there;
+one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as in
+:mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
 used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
@@ -21,28 +22,33 @@ import torch
 from torch import Tensor
 
 from isocapsnet._validation import InputError
-from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.kernels._buffers import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
+from isocapsnet.functional.kernels._takers import Taker, note_use, taker_of, taking_gradients
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 __all__ = [
-    "assign",
+    "Taker",
     "eager",
     "forget_used",
     "give_back",
+    "match_profit",
+    "note_use",
     "on_large_pages",
     "parallel_ranges",
     "pick_fused",
     "pick_kernel",
     "pick_routing",
+    "pick_spectral",
     "reusing_buffers",
     "run_fused",
     "run_kernel",
+    "taker_of",
+    "taking_gradients",
     "zeros_like",
 ]
 
-# Of the fused kernels, which pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
+#: Of kernels that pack a permutation into 8 half bytes; 9! permutations are searched by the eager one.
 MAX_KERNEL_SIZE = 8
 
 _COMPILERS = ("numba", "triton")
@@ -65,7 +71,7 @@ def pick_kernel(graphs: Tensor, templates: Tensor) -> ModuleType:
 def pick_routing(weight: Tensor) -> ModuleType | None:
     """The kernel of routing for weights ``(..., k², capsule_size)``, or None where there is none."""
     device = weight.device.type
-    if device in _failed or weight.shape[-2] > MAX_KERNEL_SIZE**2 or import_kernel(device) is None:
+    if device in _failed or import_kernel(device) is None:
         return None
     kernel = import_kernel(f"{device}_routing")
     return kernel if kernel is not None and kernel.fits(weight) else None
@@ -85,12 +91,14 @@ def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
     return run_fused(arguments[0].device, partial(getattr(kernel, function), *arguments), plain)
 
 
-def assign(profit: Tensor) -> Tensor:
-    """:func:`isocapsnet.functional.assigned_columns`, compiled where it can be."""
-    kernel = pick_fused("cpu_assignment", profit)
-    if kernel is None:
-        return assigned_columns(profit)
-    return run_fused(profit.device, partial(kernel.assigned_columns, profit), partial(assigned_columns, profit))
+def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`isocapsnet.functional.kernels.eager.match_profit`, compiled where it can be."""
+    return run_kernel(pick_spectral(profit), "match_profit", profit, windows, template)
+
+
+def pick_spectral(tensor: Tensor) -> ModuleType:
+    """The kernel of the spectral match for tensors like this one."""
+    return pick_fused("cpu_spectral", tensor) or eager
 
 
 def run_fused(device: torch.device, fused: Callable[[], Result], plain: Callable[[], Result]) -> Result:

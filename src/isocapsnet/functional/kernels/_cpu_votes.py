@@ -196,6 +196,8 @@ def scatter_tiles(
     is_first: bool,
     grad_value: Any,
     grad_weight: Any,
+    first_written: int,
+    n_written: int,
     start: int,
     stop: int,
 ) -> None:
@@ -208,23 +210,24 @@ def scatter_tiles(
     share = weight.dtype.type(1 / (n_classes + 1))
     for number in range(start, stop):
         first_window = number * lanes
+        place = first_window - first_written  # in the gradient for the weights
         count = min(lanes, n_windows - first_window)
         _read_tile(weight, number, n_classes, n_windows, padding, shape, tile)
         targets[:] = 0
         to_all_rows[:] = 0
         if is_first:
             for y in range(n_classes):
-                row = (y * n_windows + first_window) * k * k * parts
+                row = (y * n_written + place) * k * k * parts
                 for index in range(row, row + count * k * k * parts):
                     simd.store(grad_weight, index, simd.broadcast(weight.dtype.type(0.0)))
         for g in range(n_own):
             here = number * n_graphs + first_graph + g
             _read_ahead(weight, number + 1, n_windows, n_classes, g, n_own, shape)
-            _read_ahead(grad_weight, number, n_windows, n_classes, g, n_own, shape)
+            _read_ahead(grad_weight, place // lanes, n_written, n_classes, g, n_own, shape)
             _select(weight, rows, permutation, here, number, n_classes, n_windows, shape, tile)
             to_values = simd.broadcast(weight.dtype.type(0.0))
             for y in range(n_classes):
-                first, of_class = _first_sum(y, shape, tile.base), (y * n_windows + first_window) * k * k
+                first, of_class = _first_sum(y, shape, tile.base), (y * n_written + place) * k * k
                 to_values = to_values + simd.spread_vectors(
                     share, vectors, (g * n_classes + y) * n_terms * parts,
                     kept, ((number * n_own + g) * n_classes + y) * (n_terms - 1), n_terms,
@@ -245,7 +248,7 @@ def scatter_tiles(
                 grad_value[first_graph + g, first_window + t] = lane_values[t]
         for y in range(n_classes):
             for t in range(count):
-                row = (y * n_windows + first_window + t) * k * k * parts
+                row = (y * n_written + place + t) * k * k * parts
                 for i in range(parts):
                     shared = simd.broadcast(padding) * simd.load(to_all_rows, (y * lanes + t) * parts + i)
                     for index in range(row + i, row + k * k * parts + i, parts):

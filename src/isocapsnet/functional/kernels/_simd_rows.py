@@ -122,15 +122,16 @@ def multiply_block(
     out: Any,
     k: types.Integer,
     stride: types.Integer,
+    near: Any,
 ) -> Typed:
-    """Write 4 rows of 4 vectors past the caches, to an array that begins at a whole vector.
+    """Write 4 rows of 4 vectors to an array that begins at a whole vector; past the caches if ``near`` is None.
 
     ``out[k + s * stride + t] = Σ_m numbers[i + m * step + s] · vectors[j * 4 + m * 4 + t]`` over m below ``n``.
     """
     vector = Vector.of(vectors.dtype)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        numbers_at, i, step, vectors_at, j, n, out_at, k, stride = args
+        numbers_at, i, step, vectors_at, j, n, out_at, k, stride, _ = args
         kind = context.get_value_type(vector)
         number, load_vector = (
             _number_at(context, builder, numbers, numbers_at),
@@ -152,11 +153,13 @@ def multiply_block(
         nontemporal = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
         for x, slot in enumerate(slots):
             place = builder.gep(target, [_plus(builder, _times(builder, stride, x // 4), x % 4)])
-            builder.store(builder.load(slot), place, align=VECTOR_BYTES).set_metadata("nontemporal", nontemporal)
+            stored = builder.store(builder.load(slot), place, align=VECTOR_BYTES)
+            if isinstance(near, types.NoneType):
+                stored.set_metadata("nontemporal", nontemporal)
         return context.get_dummy_value()
 
     whole = types.intp
-    return types.void(numbers, whole, whole, vectors, whole, whole, out, whole, whole), generate
+    return types.void(numbers, whole, whole, vectors, whole, whole, out, whole, whole, near), generate
 
 
 @intrinsic

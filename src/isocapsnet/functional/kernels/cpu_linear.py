@@ -4,6 +4,7 @@ Each weight is read once, or written once, while the batch stays in the nearest 
 into another order first, which takes as long as the product with a batch.
 """
 
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import take
 from isocapsnet.functional.kernels._simd_rows import combine, dot_block, multiply_block
+from isocapsnet.functional.kernels._takers import Taker
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 # Blocks of 4 x 4 sums are in registers at a time; a row of weights consists of whole blocks.
@@ -21,6 +23,8 @@ _SIDE = 4
 _ROWS, _BLOCKS = 16, 16
 # For fewer weights, torch's own product takes no longer.
 _LEAST_WEIGHTS = 2**20
+# Bytes of a gradient that are taken at a time: few enough to stay in a cache.
+_TAKEN_BYTES = 2 * 1024**2
 
 
 def fits(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
@@ -53,16 +57,33 @@ def grad_inputs(grad: Tensor, weight: Tensor) -> Tensor:
     return sums.transpose(0, 1).flatten(1)
 
 
-def grad_weight(grad: Tensor, inputs: Tensor) -> Tensor:
-    """The gradient for the weights ``(n_out, n_in)`` from that for the output ``(n_graphs, n_out)``."""
+def grad_weight(grad: Tensor, inputs: Tensor, taker: Taker | None = None) -> Tensor | None:
+    """The gradient for the weights ``(n_out, n_in)`` from that for the output ``(n_graphs, n_out)``.
+
+    With a taker, it is taken in parts of some rows, and None is returned.
+    """
     simd.forget_stale_code()
-    result = take(inputs, grad.shape[1], inputs.shape[1])
+    n_out, n_in = grad.shape[1], inputs.shape[1]
     size = _SIDE * simd.VECTOR_BYTES // inputs.element_size()
-    packed = inputs.detach().unflatten(1, (-1, size)).transpose(0, 1).contiguous()
-    arguments = grad.contiguous().numpy(), packed.flatten().numpy(), result.flatten().numpy()
-    n_groups = -(-grad.shape[1] // (_SIDE * _BLOCKS))
-    parallel_ranges(lambda start, stop: _grad_weight(*arguments, start, stop), n_groups)
-    return result
+    packed = inputs.detach().unflatten(1, (-1, size)).transpose(0, 1).contiguous().flatten().numpy()
+    if taker is None:
+        result = take(inputs, n_out, n_in)
+        arguments = grad.contiguous().numpy(), packed, result.flatten().numpy(), None
+        n_groups = -(-n_out // (_SIDE * _BLOCKS))
+        parallel_ranges(lambda start, stop: _grad_weight(*arguments, start, stop), n_groups)
+        return result
+    n_parts = min(-(-n_out * n_in * inputs.element_size() // _TAKEN_BYTES), n_out // _SIDE)
+
+    def pass_on(start: int, stop: int) -> None:
+        for part in range(start, stop):
+            rows = slice(n_out * part // n_parts, n_out * (part + 1) // n_parts)
+            own = inputs.new_empty(rows.stop - rows.start, n_in)
+            n_groups = -(-len(own) // (_SIDE * _BLOCKS))
+            _grad_weight(grad[:, rows].contiguous().numpy(), packed, own.flatten().numpy(), True, 0, n_groups)
+            taker(itemgetter(rows), own)
+
+    parallel_ranges(pass_on, n_parts)
+    return None
 
 
 @njit(cache=True, nogil=True)
@@ -98,7 +119,7 @@ def _grad_inputs(grad: Any, weight: Any, sums: Any, rows: Any, start: int, stop:
 
 
 @njit(cache=True, nogil=True)
-def _grad_weight(grad: Any, inputs: Any, result: Any, start: int, stop: int) -> None:
+def _grad_weight(grad: Any, inputs: Any, result: Any, near: Any, start: int, stop: int) -> None:
     """Groups ``start`` to ``stop`` of rows; the last four rows may be written more than once."""
     n_graphs, n_out = grad.shape
     n_vectors, flat = len(result) // n_out // simd.lanes(result), grad.ravel()
@@ -108,4 +129,4 @@ def _grad_weight(grad: Any, inputs: Any, result: Any, start: int, stop: int) -> 
             for block in range(first_row, min(first_row + _BLOCKS * _SIDE, n_out), _SIDE):
                 row = min(block, n_out - _SIDE)
                 place, first = row * n_vectors + i, i // _SIDE * n_graphs
-                multiply_block(flat, row, n_out, inputs, first, n_graphs, result, place, n_vectors)
+                multiply_block(flat, row, n_out, inputs, first, n_graphs, result, place, n_vectors, near)

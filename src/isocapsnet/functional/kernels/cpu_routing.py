@@ -9,7 +9,6 @@ import math
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +16,18 @@ from isocapsnet.functional.capsule import reverse_routing, trace_routing
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import give_back, take
 from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
+from isocapsnet.functional.kernels._takers import Taker, note_use, taker_of
 from isocapsnet.functional.kernels._threads import parallel_ranges
+from isocapsnet.functional.kernels.cpu_permutations import permutation_at
 from isocapsnet.functional.kernels.eager import compact_dtype
-from isocapsnet.functional.permutations import permutation_table
+from isocapsnet.functional.permutations import TABLE_SIZE, permutation_number, permutation_table
 
 # Tiles are summed in this many chunks, added up in order: the result does not depend on the number of threads.
 _CHUNKS = 32
 # Couplings of up to this many bytes are kept for the backward pass, and those of at least this many graphs.
 _KEPT_BYTES, _LEAST_GRAPHS = 128 * 1024**2, 8
+# Bytes of a gradient that are taken at a time: few enough to stay in a cache.
+_TAKEN_BYTES = 4 * 1024**2
 
 
 class Windows(NamedTuple):
@@ -35,6 +38,9 @@ class Windows(NamedTuple):
     excess : Tensor (n_tiles, n_graphs, lanes)
         By how much the capsule's value exceeds the padding γ; zero after the last window.
     permutation : Tensor (n_tiles, n_graphs, lanes), as small integers
+        The number of each permutation among those in ``rows``.
+    rows : Tensor (n_permutations * k,), as small integers
+        The rows of W that a permutation selects, k for each: of all k! or, of large templates, of those at hand.
     weight : Tensor (n_classes, n_windows, k², capsule_size)
     padding : float
     kernel_size : int
@@ -42,6 +48,7 @@ class Windows(NamedTuple):
 
     excess: Tensor
     permutation: Tensor
+    rows: Tensor
     weight: Tensor
     padding: float
     kernel_size: int
@@ -64,13 +71,15 @@ class Windows(NamedTuple):
             packed.flatten().numpy(),
         )
         parallel_ranges(lambda start, stop: pack_tiles(*arguments, start, stop), len(excess))
-        return cls(excess, packed, weight.detach().flatten(1, 2).contiguous(), padding, kernel_size)
+        numbered = _selected_rows(packed, kernel_size)
+        return cls(excess, *numbered, weight.detach().flatten(1, 2).contiguous(), padding, kernel_size)
 
     def capsules(self) -> tuple[Tensor, Tensor, Tensor]:
         """Values and permutations ``(n_graphs, n_windows)`` and weights again, as they came."""
         n_windows = self.weight.shape[1]
-        excess, numbers = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
-        return excess + self.padding, numbers.long(), self.weight
+        excess, places = (x.transpose(0, 1).flatten(1)[:, :n_windows] for x in (self.excess, self.permutation))
+        orders = self.rows.view(-1, self.kernel_size)[places.long()].long() % self.kernel_size
+        return excess + self.padding, permutation_number(orders), self.weight
 
     def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any, int, int, int]:
         """What every kernel begins with; tuples tell the compiler by their lengths k and vectors per capsule."""
@@ -79,7 +88,7 @@ class Windows(NamedTuple):
             self.permutation.flatten().numpy(),
             self.weight.flatten().numpy(),
             self.weight.numpy().dtype.type(self.padding),
-            _selected_rows(self.kernel_size),
+            self.rows.numpy(),
             ((None,) * self.kernel_size, (None,) * (self.weight[0, 0, 0].nbytes // simd.VECTOR_BYTES)),
             len(self.weight),
             self.weight.shape[1],
@@ -87,11 +96,23 @@ class Windows(NamedTuple):
         )
 
 
-@lru_cache(maxsize=8)
-def _selected_rows(kernel_size: int) -> np.ndarray:
-    """The rows of W that each permutation selects, k for each: uint8 ``(k! · k,)``."""
-    rows = np.arange(kernel_size) * kernel_size + permutation_table(kernel_size).numpy()
-    return rows.astype(np.uint8).ravel()
+def _selected_rows(number: Tensor, kernel_size: int) -> tuple[Tensor, Tensor]:
+    """``permutation`` and ``rows`` of :class:`Windows` for permutations with these numbers."""
+    if kernel_size <= TABLE_SIZE:
+        return number, _rows_of_all(kernel_size)
+    rows = _as_rows(permutation_at(number, kernel_size))
+    return torch.arange(number.numel(), dtype=torch.int32).view_as(number), rows
+
+
+@lru_cache(maxsize=TABLE_SIZE)
+def _rows_of_all(kernel_size: int) -> Tensor:
+    return _as_rows(permutation_table(kernel_size))
+
+
+def _as_rows(orders: Tensor) -> Tensor:
+    k = orders.shape[-1]
+    dtype = torch.uint8 if k * k <= 256 else torch.int16
+    return (orders.to(dtype) + k * torch.arange(k, dtype=dtype)).flatten()
 
 
 def fits(weight: Tensor) -> bool:
@@ -156,6 +177,8 @@ def iterate(
     n_graphs = windows.excess.shape[1]
     kept = keep and iterations > 1 and n_graphs <= Couplings.at_once(windows, iterations)
     couplings = Couplings.of(windows, iterations, slice(0, n_graphs)) if kept else None
+    if keep:
+        note_use(windows.weight)
     n_classes, _, _, size = windows.weight.shape
     zeros = windows.weight.new_zeros(n_graphs, n_classes, size)
 
@@ -168,15 +191,22 @@ def iterate(
 
 def backward(
     windows: Windows, contexts: Tensor, sums: Tensor, factors: Tensor, grad_capsules: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Gradients for the capsules' values ``(n_graphs, n_windows)`` and the weights, from that for the class capsules.
 
     The other arguments are what :func:`iterate` returns. Couplings that it did not keep are computed again, for some
-    graphs at a time.
+    graphs at a time; otherwise, a taker of the weights' gradient gets it in parts, and the result has none.
     """
     n_graphs, iterations = windows.excess.shape[1], len(sums)
-    n_parts = 1 if len(factors) else -(-n_graphs // Couplings.at_once(windows, iterations))
     grad_value = windows.excess.new_empty(n_graphs, windows.weight.shape[1])
+    taker = taker_of(windows.weight) if len(factors) else None
+    if taker is not None:
+        attend_back = partial(_attend_back, windows, contexts, Couplings(factors), True)
+        grads = reverse_routing(attend_back, sums, grad_capsules, scale)
+        _scatter_to(taker, windows, contexts, grads, Couplings(factors), grad_value)
+        give_back(factors)
+        return grad_value, None
+    n_parts = 1 if len(factors) else -(-n_graphs // Couplings.at_once(windows, iterations))
     grad_weight = take(windows.weight, *windows.weight.shape)
     if n_parts == 0:
         grad_weight.zero_()
@@ -258,12 +288,44 @@ def _scatter(
     """Write the gradients for the values of some graphs, and add theirs for the weights, of all iterations at once.
 
     Those of the first graphs for the weights are written.
+    """
+    scattered = _scattered(windows, contexts, grads, couplings, grad_value)
+    written = grad_weight.flatten().numpy(), 0, windows.weight.shape[1]
+    parallel_ranges(partial(scatter_tiles, *scattered, *written), len(windows.excess))
+
+
+def _scatter_to(
+    taker: Taker, windows: Windows, contexts: Tensor, grads: Tensor, couplings: Couplings, grad_value: Tensor
+) -> None:
+    """:func:`_scatter` of all graphs, where the gradient for the weights of some tiles is taken at a time."""
+    scattered = _scattered(windows, contexts, grads, couplings, grad_value)
+    n_tiles, _, lanes = windows.excess.shape
+    n_classes, n_windows, *matrix = windows.weight.shape
+    step = max(1, _TAKEN_BYTES // (windows.weight.nbytes // n_tiles))
+
+    def scatter(start: int, stop: int) -> None:
+        for tile in range(start * step, min(stop * step, n_tiles), step):
+            first, last = tile * lanes, min((tile + step) * lanes, n_windows)
+            weights = windows.weight.new_empty(n_classes, last - first, *matrix)
+            written = weights.flatten().numpy(), first, last - first
+            partial(scatter_tiles, *scattered, *written)(tile, min(tile + step, n_tiles))
+            for y in range(n_classes):
+                own = partial(_windows_of_class, shape=windows.weight.shape, y=y, windows=slice(first, last))
+                taker(own, weights[y])
+
+    parallel_ranges(scatter, -(-n_tiles // step))
+
+
+def _scattered(
+    windows: Windows, contexts: Tensor, grads: Tensor, couplings: Couplings, grad_value: Tensor
+) -> Any:
+    """What ``scatter_tiles`` begins with.
 
     The gradient for a vote is Σ α · grad + slope · context over iterations; in the first, the context is zero.
     """
     pairs = [grads[:1], *(x[r : r + 1] for r in range(1, len(grads)) for x in (grads, contexts))]
     vectors = torch.cat(pairs).permute(1, 2, 0, 3).contiguous()
-    arguments = (
+    return (
         *windows.arrays(),
         couplings.first_graph,
         len(vectors),
@@ -272,6 +334,8 @@ def _scatter(
         len(pairs),
         couplings.first_graph == 0,
         grad_value.numpy(),
-        grad_weight.flatten().numpy(),
     )
-    parallel_ranges(lambda start, stop: scatter_tiles(*arguments, start, stop), len(windows.excess))
+
+
+def _windows_of_class(whole: Tensor, shape: tuple[int, ...], y: int, windows: slice) -> Tensor:
+    return whole.view(shape)[y, windows]

@@ -12,6 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
+from isocapsnet.functional.kernels import MAX_KERNEL_SIZE
 from isocapsnet.functional.kernels._cuda_votes import attend_kernel, scatter_kernel, squash_kernel, unsquash_kernel
 from isocapsnet.functional.kernels._launch import launch
 from isocapsnet.functional.permutations import permutation_table
@@ -120,7 +121,8 @@ def _as_tensor(number: float, dtype: torch.dtype, device: torch.device) -> Tenso
 def fits(weight: Tensor) -> bool:
     """Whether the kernels take these weights ``(n_classes, ..., k², capsule_size)``."""
     entries = _power_of_2(weight.shape[0]) * _power_of_2(weight.shape[-1])
-    return entries <= _MAX_ENTRIES and weight.dtype in (torch.float32, torch.float64)
+    is_small = entries <= _MAX_ENTRIES and weight.shape[-2] <= MAX_KERNEL_SIZE**2
+    return is_small and weight.dtype in (torch.float32, torch.float64)
 
 
 def iterate(windows: Windows, iterations: int, scale: float, keep: bool = False) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,7 +6,8 @@ Every kernel module offers the same two functions, :func:`search` and :func:`bac
 import torch
 from torch import Tensor
 
-from isocapsnet.functional.permutations import permutation_at, permutation_table
+from isocapsnet.functional.assignment import assigned_columns
+from isocapsnet.functional.permutations import permutation_at, permutation_number, permutation_table
 
 # Correlations held at a time: 16 MB of float32 however large k! and the number of windows are.
 _CHUNK_VALUES = 4_000_000
@@ -64,6 +65,16 @@ def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tens
             distance[i, start : start + step] = (candidates[i, winner] - chunk).norm(dim=1)
 
     return by_graph(distance, windows), by_graph(permutation, windows)
+
+
+def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances from a template with the permutations of largest total profit, and their numbers, both ``(n,)``.
+
+    ``profit`` and ``windows`` ``(n, k, k)``, ``template`` ``(k, k)``.
+    """
+    order = assigned_columns(profit)
+    matched = template[order[:, :, None], order[:, None, :]]
+    return (matched - windows).flatten(1).norm(dim=1), permutation_number(order)
 
 
 def backward(
