@@ -290,8 +290,8 @@ def _scatter(
     Those of the first graphs for the weights are written.
     """
     scattered = _scattered(windows, contexts, grads, couplings, grad_value)
-    written = grad_weight.flatten().numpy(), 0, windows.weight.shape[1]
-    parallel_ranges(partial(scatter_tiles, *scattered, *written), len(windows.excess))
+    written: tuple[Any, ...] = grad_weight.flatten().numpy(), 0, windows.weight.shape[1]
+    parallel_ranges(lambda *part: scatter_tiles(*scattered, *written, *part), len(windows.excess))
 
 
 def _scatter_to(
@@ -308,7 +308,7 @@ def _scatter_to(
             first, last = tile * lanes, min((tile + step) * lanes, n_windows)
             weights = windows.weight.new_empty(n_classes, last - first, *matrix)
             written = weights.flatten().numpy(), first, last - first
-            partial(scatter_tiles, *scattered, *written)(tile, min(tile + step, n_tiles))
+            scatter_tiles(*(*scattered, *written, tile, min(tile + step, n_tiles)))
             for y in range(n_classes):
                 own = partial(_windows_of_class, shape=windows.weight.shape, y=y, windows=slice(first, last))
                 taker(own, weights[y])
@@ -318,7 +318,7 @@ def _scatter_to(
 
 def _scattered(
     windows: Windows, contexts: Tensor, grads: Tensor, couplings: Couplings, grad_value: Tensor
-) -> Any:
+) -> tuple[Any, ...]:
     """What ``scatter_tiles`` begins with.
 
     The gradient for a vote is Σ α · grad + slope · context over iterations; in the first, the context is zero.
