@@ -26,6 +26,9 @@ SECONDS_BAR_K7, MEMORY_BAR_K7 = 4.0, 200.0
 EPOCH_BARS, EPOCH_MEMORY_BAR = {(4, 4): 40, (1, 4): 40, (1, 5): 200}, 1024.0
 EPOCH_GRAPHS = 50, 26  # for training and validation
 LITERAL_EPOCH_GB = {(4, 4): 11.0, (1, 4): 3.5, (1, 5): 16.0}
+# CPU seconds of a default fit on one thread, and what the same fit of another checkout is called.
+FIT_BARS = {"isocapsnet": 18, "capsnet": 9, "fastisonn": 4, "sdbn": 6, "cnn": 5}
+FITTED, BEFORE = {"isocapsnet": {"windows": "contiguous"}}, "before"
 STREAMING_BAR = 600.0  # MB of anonymous memory beyond parameters, gradients and optimiser state
 # The literal evaluation holds the differences, their gradient and a copy.
 LITERAL_COPIES = 3.2
@@ -41,10 +44,13 @@ def main() -> None:
         help="measure literal epochs on N and N / 2 graphs instead of 76, and extrapolate their time linearly",
     )  # fmt: skip
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument(
+        "--source", type=Path, metavar="SRC", help="the src folder of another checkout, whose fits are measured beside"
+    )
     arguments = parser.parse_args()
     if arguments.literal_graphs is not None and not 8 <= arguments.literal_graphs <= sum(EPOCH_GRAPHS):
         parser.error(f"--literal-graphs must be from 8 to {sum(EPOCH_GRAPHS)}")
-    measure = Measure(arguments.threads, arguments.rounds, arguments.literal_graphs)
+    measure = Measure(arguments.threads, arguments.rounds, arguments.literal_graphs, arguments.source)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     result = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
     for name in arguments.only:
@@ -56,8 +62,10 @@ def main() -> None:
 class Measure:
     """Runs ``measure.py`` and keeps the best of several rounds."""
 
-    def __init__(self, threads: int, rounds: int, literal_graphs: int | None = None) -> None:
-        self.threads, self.rounds, self.literal_graphs = threads, rounds, literal_graphs
+    def __init__(
+        self, threads: int, rounds: int, literal_graphs: int | None = None, source: Path | None = None
+    ) -> None:
+        self.threads, self.rounds, self.literal_graphs, self.source = threads, rounds, literal_graphs, source
 
     def __call__(self, what: str, **settings: Any) -> dict[str, float]:
         return self.compare(what, {"": settings})[""]
@@ -67,14 +75,15 @@ class Measure:
         best: dict[str, dict[str, float]] = {}
         for _ in range(self.rounds):
             for name, settings in variants.items():
-                found = self._run(what, settings)
+                found = self._run(what, settings, self.source if name == BEFORE else None)
                 if name not in best or found["seconds"] < best[name]["seconds"]:
                     best[name] = found
         return best
 
-    def _run(self, what: str, settings: dict[str, Any]) -> dict[str, float]:
+    def _run(self, what: str, settings: dict[str, Any], source: Path | None = None) -> dict[str, float]:
         command = [sys.executable, str(HERE / "measure.py"), what, json.dumps(settings), f"--threads={self.threads}"]
-        done = subprocess.run(command, capture_output=True, text=True)
+        environment = os.environ if source is None else {**os.environ, "PYTHONPATH": str(source.resolve())}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
         return json.loads(done.stdout)
@@ -222,6 +231,23 @@ def measure_methods(measure: Measure) -> list[dict[str, Any]]:
     return rows
 
 
+def measure_fits(measure: Measure) -> list[dict[str, Any]]:
+    """Default fits of the dear methods to 121 real graphs of 116 nodes, on one thread, beside another checkout."""
+    if "ISOCAPSNET_DATA" not in os.environ:
+        print("fits: left out, because ISOCAPSNET_DATA does not say where abide-nyu is")
+        return []
+    rows = []
+    single = Measure(1, measure.rounds, source=measure.source)
+    for method, bar in FIT_BARS.items():
+        settings = {"method": method, "parameters": FITTED.get(method, {})}
+        found = single.compare("fit", dict.fromkeys((BEFORE, "now")[measure.source is None :], settings))
+        rows.append({"method": method, "bar": bar, **found})
+        used = found["now"]["cpu_seconds"]
+        times = f", {found[BEFORE]['cpu_seconds'] / used:.1f}x faster than before" if BEFORE in found else ""
+        print(f"fit of {method}: {used:.1f} CPU s (bar {bar} s {verdict(used <= bar)}){times}", flush=True)
+    return rows
+
+
 def measure_streaming(measure: Measure) -> dict[str, Any]:
     """A fit of one epoch to 10,000 memory-mapped graphs of 200 nodes, once: it takes minutes."""
     row = Measure(measure.threads, rounds=1)("streaming")
@@ -239,6 +265,7 @@ SECTIONS = {
     "epoch": measure_epoch,
     "scaling": measure_scaling,
     "methods": measure_methods,
+    "fits": measure_fits,
     "streaming": measure_streaming,
 }
 
