@@ -1,4 +1,4 @@
-"""Does the figure hold? The paper's figures beside the constant answer and beside ours, in docs/published.md.
+"""Do the paper's figures hold? The paper's figures beside the constant predictor and beside ours, in docs/published.md.
 
     python benchmarks/published.py             # what follows from the paper alone
     python benchmarks/results.py               # everything
@@ -57,9 +57,9 @@ def p_value(accuracy: float, counts: tuple[int, ...]) -> float:
 
 
 def face_value() -> str:
-    """Table 1 of the paper beside the constant answer, if every figure is taken as printed."""
+    """Table 1 of the paper beside the constant predictor, if every figure is taken as printed."""
     header = ["dataset", "subjects", "constant: accuracy", "weighted F1", "Iso-CapsNet: accuracy", "F1"]
-    header += ["right answers beyond the constant", "p", "methods above the constant"]
+    header += ["correct predictions beyond the constant", "p", "methods above the constant"]
     lines = [table_row(header), table_row(["---"] * len(header))]
     for dataset, counts in SUBJECTS.items():
         figures, constant, n = paper_figures(dataset, "isocapsnet"), constant_answer(counts), sum(counts)
@@ -75,7 +75,7 @@ def table_2() -> str:
     """Table 2 of the paper as numbers of subjects of one fold."""
     positive, negative = 17, 6
     answers = {"always positive": constant_answer((positive, negative)), "always negative": _minority(6, 23)}
-    header = ["k", "accuracy", "F1", "as a number of 23 subjects", "equal to"]
+    header = ["k", "accuracy", "F1", "correct of 23 subjects", "equal to"]
     lines = [table_row(header), table_row(["---"] * len(header))]
     for k, (accuracy, f1, _) in PAPER_TABLE_2.items():
         right = round(accuracy * 23)
@@ -114,7 +114,7 @@ def comparison(content: dict[str, Any], source: Source) -> str:
     classes = ", ".join(f"{label}: {count}" for label, count in content["passport"]["classes"].items())
     what = (
         f"{'The same data' if source.is_same else '**Different data**'}: {source.what}; "
-        f"{content['passport']['n_graphs']} subjects ({classes}). The constant answer has an accuracy of "
+        f"{content['passport']['n_graphs']} subjects ({classes}). The constant predictor has an accuracy of "
         f"{number(constant['accuracy']['mean'])} and a weighted F1 of {number(constant['weighted_f1']['mean'])}."
     )
     return "\n".join([what, "", f"```\n{content['command']}\n```", "", *lines])
@@ -126,7 +126,7 @@ def _interval(interval: dict[str, float]) -> str:
 
 def write(page: Path, name: str, folder: Path) -> None:
     """Write the section of a run into the page; runs without figures in the paper have none."""
-    text = page.read_text() if page.exists() else "# Does the figure hold?\n"
+    text = page.read_text() if page.exists() else "# Do the paper's figures hold?\n"
     if name in SOURCES:
         content = json.loads((folder / "results.json").read_text())
         text = put_section(text, name, comparison(content, SOURCES[name]))

@@ -4,7 +4,7 @@ A control for confounds
 
 Patients are older than controls, and age changes the graphs. A classifier of graphs is then above chance although the
 disease changes nothing. ``confound-only`` is a linear model that sees covariates and never a graph. A method that is
-not better than this control has not shown that it uses more than the covariates tell.
+not better than this control has not shown that it uses anything but the covariates.
 """
 
 import tempfile

@@ -1,9 +1,9 @@
 """
-Are probabilities what they say?
-================================
+Are the probabilities calibrated?
+=================================
 
-Of the subjects to whom a model gives 80 %, about 80 % should be patients. Networks are often too sure. Methods of this
-package calibrate their probabilities on training graphs that they hold out.
+Of the subjects for whom a model predicts 80 %, about 80 % should be patients. Networks are often overconfident. Methods
+of this package calibrate their probabilities on training graphs that they hold out.
 """
 
 import matplotlib.pyplot as plt

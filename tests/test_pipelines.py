@@ -275,7 +275,7 @@ def test_subjects_that_cannot_be_prepared_are_refused(model: Any, study: ic.Brai
         "at most 1": data.replace(adjacency=1.5 * graphs),
         "no negative edge": data.replace(adjacency=np.abs(graphs)),
         "diagonal of 0": data.replace(adjacency=graphs * ~np.eye(NODES, dtype=bool)),
-        "direction": data.replace(adjacency=graphs + np.triu(np.full((NODES, NODES), 0.01), 1) * (graphs < 0.9)),
+        "directed edges": data.replace(adjacency=graphs + np.triu(np.full((NODES, NODES), 0.01), 1) * (graphs < 0.9)),
         "on average": data.replace(adjacency=graphs * np.where(np.eye(NODES, dtype=bool), 1, 1e-3)),
     }
     for fact, changed in cases.items():

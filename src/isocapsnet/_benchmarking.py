@@ -165,7 +165,7 @@ def benchmark(
     options.check()
     columns = [*options.confounds, *filter(None, [options.group])]
     graphs = open_with_covariates(EMBEDDED if data is None else data, columns, reading)
-    console.print(escape(repr(graphs)), highlight=False)
+    console.print(escape(str(graphs)), highlight=False)
     named = as_names(reading.get("covariates") or ())
     plan = make_plan(graphs, methods, options, is_embedded=data is None, covariates=named)
     if plan.sites is not None:

@@ -53,7 +53,7 @@ def add_control(methods: tuple[MethodSpec, ...], covariates: Step | None) -> tup
 def describe_control(plan: Plan) -> str | None:
     """Which covariates ``confound-only`` gets, or why there is no such row; None if there are no baselines."""
     if any(method.name == CONTROL for method in plan.methods):
-        return f"{CONTROL} is a linear model on {list_some(plan.covariate_names, 6)}, without graphs."
+        return f"{CONTROL} is a linear model of the covariates ({list_some(plan.covariate_names, 6)}), without graphs."
     is_known = plan.covariates is not None and plan.covariates.columns
     if is_known or not any(method.name in BASELINES for method in plan.methods):
         return None

@@ -187,7 +187,7 @@ def _check_devices() -> Iterator[Finding]:
     threads = torch.get_num_threads()
     too_many = threads > usable
     advice = f"several threads would share a core: set OMP_NUM_THREADS={usable}" if too_many else ""
-    details = f"{usable} of {os.cpu_count()} cores can be used, {threads} threads in torch"
+    details = f"{usable} of {os.cpu_count()} cores can be used, {threads} thread{'s' * (threads != 1)} in torch"
     yield Finding("devices", "cpu", "slow" if too_many else "ok", details, advice)
     free, total = available_bytes(torch.device("cpu")), psutil.virtual_memory().total
     is_little = free < _LITTLE_MEMORY
@@ -196,7 +196,7 @@ def _check_devices() -> Iterator[Finding]:
     yield Finding("devices", "memory", "slow" if is_little else "ok", details, advice)
     if not torch.cuda.is_available():
         reason = "torch was built without CUDA" if torch.version.cuda is None else "torch finds no GPU or driver"
-        yield Finding("devices", "gpu", "absent", f"{reason}; everything works on the processor")
+        yield Finding("devices", "gpu", "absent", f"{reason}; everything works on the CPU")
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         free, total = torch.cuda.mem_get_info(index)
         details = f"{torch.cuda.get_device_name(index)}, {free / 1e9:.1f} GB free of {total / 1e9:.1f} GB"

@@ -137,7 +137,7 @@ def _check_out(pipeline: Pipeline, out: Path, *, decoder: bool) -> None:
     spec = pipeline.spec
     estimator = build_estimator(spec.factory, {**spec.parameters, **spec.runtime}, 0)
     if type(estimator) not in MODELS.values():
-        raise InputError(f"{spec.name} cannot be saved, only the methods in isocapsnet.MODELS; do not give out=.")
+        raise InputError(f"{spec.name} cannot be saved, because it is not in isocapsnet.MODELS; leave out out=.")
     if not decoder:
         check_decoder(estimator)
     check_target("The model", out)

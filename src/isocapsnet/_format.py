@@ -23,6 +23,11 @@ def p_value(p: float | None) -> str:
     return "p\u00a0<\u00a00.001" if p < 0.001 else f"p\u00a0=\u00a0{p:.3f}"
 
 
+def size(n_bytes: int) -> str:
+    """``12 kB``, ``3.1 MB``."""
+    return f"{n_bytes / 1e3:.0f} kB" if n_bytes < 1e5 else f"{n_bytes / 1e6:.1f} MB"
+
+
 def seconds(duration: float | None) -> str:
     """``40 ms``, ``4.2 s``, ``12 s``, ``3.1 min``, ``2.0 h``; a dash for None and NaN."""
     if duration is None or math.isnan(duration):

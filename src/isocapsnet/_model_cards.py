@@ -116,10 +116,10 @@ def _list_limits(pipeline: Pipeline) -> list[str]:
     sites = [] if samples.sites is None else sorted({str(site) for site in samples.sites[samples.labelled]})
     where = f"{len(sites)} site{'s' * (len(sites) != 1)} ({list_some(sites)})" if sites else "one dataset"
     limits = [
-        "Decisions about single people: it is a result of research, and was not tested for diagnosis or treatment.",
-        f"Other questions than {' or '.join(samples.class_names)}: it gives one of these answers for everybody.",
-        f"Data from other scanners, regions or preprocessing than those of {where}, unless it was tested on them.",
-        f"Groups with other shares of the classes without a correction: training had {shares}.",
+        "Decisions about single people: it is a research model and was not tested for diagnosis or treatment.",
+        f"Any question but {' or '.join(samples.class_names)}: it gives one of these answers for everybody.",
+        f"Data with other scanners, regions or preprocessing than {where}, unless it was tested on them.",
+        f"Groups with other shares of the classes, unless probabilities are corrected: training had {shares}.",
     ]
     if pipeline.expected is None:
         limits.append("Claims about its performance: none was measured. A benchmark measures it.")

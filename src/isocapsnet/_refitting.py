@@ -66,7 +66,7 @@ def plan_refit(
         raise InputError(f"{row.method} is given covariates instead of graphs, so it cannot be saved as a model.")
     steps = tuple(make_step(step["name"], step["parameters"], tuple(step["columns"])) for step in job["preparation"])
     if job["method"] not in {*MODELS, *load_plugins()}:
-        raise InputError(f"{row.method} in {folder} is an estimator of its own; fit it with fit(data, estimator).")
+        raise InputError(f"{row.method} in {folder} is your own estimator; fit it with fit(data, estimator).")
     spec = make_method(job["method"], job["parameters"], use_unlabeled=job["use_unlabeled"], device=device)
     if spec.version != job["version"]:
         raise InputError(
@@ -134,7 +134,9 @@ def _group_as(graphs: BrainGraphs, digest: str, use_series: bool) -> Samples:
     views = (Samples(graphs, group, use_series) for group in (None, *columns))
     samples = next((view for view in views if view.digest == digest), None)
     if samples is None:
-        raise InputError("The grouping of graphs in the benchmark is not that of any covariate of the data.")
+        raise InputError(
+            "No covariate of the data groups the graphs as the benchmark did; name the column with covariates=."
+        )
     return samples
 
 

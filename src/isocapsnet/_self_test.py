@@ -72,7 +72,7 @@ def try_model() -> Iterator[Finding]:
             problem
             for problem, is_found in (
                 ("probabilities do not add up to 1", not np.allclose(first.sum(axis=1), 1, atol=1e-5)),
-                ("the loaded model predicts otherwise", not np.allclose(first, loaded, atol=1e-5)),
+                ("the loaded model gives other predictions", not np.allclose(first, loaded, atol=1e-5)),
                 ("a second fit gives another result", not np.array_equal(first, again)),
             )
             if is_found

@@ -105,7 +105,7 @@ class RunTime:
             several = f" with {n_slots} workers ({computing} of computing)" if (n_slots or 1) > 1 else ""
             words = f"About {seconds(self.wall)} in all{several}."
         unknown = [method.method for method in self.methods if method.stages is None]
-        sentences = [words, *([f"Without {', '.join(unknown)}, whose time is not known."] if unknown else [])]
+        sentences = [words, *([f"This leaves out {', '.join(unknown)}, whose time is not known."] if unknown else [])]
         core = min((method.core for method in self.methods), default=1.0)
         if core < _BUSY:
             sentences.append(

@@ -324,7 +324,7 @@ def test_data_that_an_option_needs_are_asked_for(study: Path, tmp_path: Path) ->
     labelled.replace(sites=["", *labelled.sites[1:]]).save(tmp_path / "gap.npz")
     out = ("--methods", "constant", "--out", tmp_path / "out")
     assert "--use-unlabeled" in _refused("benchmark", tmp_path / "labelled.npz", "--use-unlabeled", *out)
-    assert "which column is the target" in _refused("benchmark", tmp_path / "unlabelled.npz", *out)
+    assert "classes with --target" in _refused("benchmark", tmp_path / "unlabelled.npz", *out)
     assert "no value in the column of sites" in _refused(
         "benchmark", tmp_path / "gap.npz", "--protocol", "leave-site-out", *out
     )

@@ -44,7 +44,7 @@ def test_a_motif_lies_on_the_regions_of_its_carriers_and_is_drawn_in_the_cleares
     facts = dict(scene.facts)
     assert facts["carriers"] == "control: 3 of 24 (12%), case: 3 of 24 (12%)"
     assert facts["separates the classes"].startswith("in 4 of 6 fits")
-    assert "%" not in facts["spread of its part in the class scores"]
+    assert "%" not in facts["spread of its contribution to the class scores"]
     assert facts["same shape in other fits"].startswith("r = 0.97")
     assert "1 fits with motifs" in facts["not comparable"]
 

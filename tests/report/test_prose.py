@@ -148,15 +148,24 @@ def test_answer_of_single_folds_failures_and_nothing_at_all() -> None:
 def test_protocol_says_what_was_tuned_and_on_what() -> None:
     nested = {"name": "nested", "n_folds": 5, "repeats": 3, "inner_folds": 4, "n_candidates": 8}
     text = prose.protocol_text(make_content(protocol=nested, preparation=["tangent"]))
-    assert "Stratified 5-fold cross-validation, repeated 3 times" in text
+    assert "stratified 5-fold cross-validation, repeated 3 times" in text
     assert "4 inner folds, from at most 8 settings" in text
     assert text.endswith(": tangent.")
     fixed = prose.protocol_text(make_content(protocol={"name": "paper", "n_folds": 3, "inner_folds": 0}))
     assert "did no tuning" in fixed and "inside each fit" not in fixed
-    assert fixed.startswith("Stratified 3-fold cross-validation.")
+    assert "by stratified 3-fold cross-validation." in fixed
     given = replace(make_content(protocol={"name": "paper", "inner_folds": 0}), passport={"n_folds": 4})
-    assert prose.protocol_text(given).startswith("The 4 folds that come with the dataset.")
+    assert "the 4 folds that come with the dataset." in prose.protocol_text(given)
     assert "not on record" in prose.protocol_text(make_content())
+
+
+def test_evidence_of_networks_that_are_not_above_chance_is_called_doubtful() -> None:
+    rows = [make_row("gcn", 0.55, p_chance=0.4), make_row("gin", 0.8), make_row("linear", 0.5, p_chance=0.6)]
+    content = make_content(*rows)
+    assert prose.doubtful_evidence(content) == ""
+    explained: Any = object()
+    methods = [replace(m, explanation=explained if m.label != "linear" else None) for m in content.methods]
+    assert prose.doubtful_evidence(replace(content, methods=methods)).startswith("gcn is not shown to be above chance")
 
 
 def test_what_a_method_chooses_inside_a_fit_is_said_unless_it_was_set() -> None:

@@ -22,7 +22,7 @@ def config_options(command: Callable[..., None]) -> Callable[..., None]:
         is_eager=True,
         expose_value=False,
         callback=_read,
-        help="Read options from this TOML file; those on the command line come first.",
+        help="Read options from this TOML file; those on the command line take precedence.",
     )
     @click.option(
         "--save-config",

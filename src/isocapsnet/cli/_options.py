@@ -36,9 +36,8 @@ def option_of_tests(default: str | None) -> Callable[[Any], Any]:
     return click.option(
         "--test",
         default=default,
-        show_default=default or "as in the run",
         metavar="NAME",
-        help="How intervals and p-values are computed: corrected-z or resampled-t.",
+        help=f"Intervals and p-values: corrected-z or resampled-t (default: {default or 'as in the run'}).",
     )
 
 
@@ -67,15 +66,19 @@ _EVALUATION_OPTIONS = (
         metavar="NAME",
         help="How data are split: nested, paper, leave-site-out.",
     ),
-    click.option("--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (nested: 5; others: 1)."),
+    click.option(
+        "--repeats", type=click.IntRange(1), help="Repeats of the cross-validation (default: 5 for nested, else 1)."
+    ),
     click.option("--folds", type=click.IntRange(2), help="Number of folds, unless the data define them (default: 3)."),
-    click.option("--candidates", type=click.IntRange(1), help="Settings tried by the inner search (8; 1: no search)."),
+    click.option(
+        "--candidates", type=click.IntRange(1), help="Settings tried by the inner search (default: 8); 1: no search."
+    ),
     click.option(
         "--search",
         default="halving",
         show_default=True,
         metavar="NAME",
-        help="halving: after each inner fold the better half of the settings stays; exhaustive: all settings.",
+        help="halving: keep the better half of the settings after each inner fold; exhaustive: try all in all folds.",
     ),
     option_of_tests("corrected-z"),
     click.option("--explain/--no-explain", default=True, help="Explain every network on its test graphs (default)."),
@@ -85,9 +88,11 @@ _EVALUATION_OPTIONS = (
         "--choose-transform",
         default="",
         metavar="NAME,...",
-        help="Transforms of which the search of each method may choose one.",
+        help="Transforms from which the search of each method may choose one.",
     ),
-    click.option("--group", metavar="COL", help="Column that identifies the person; a person is in one fold only."),
+    click.option(
+        "--group", metavar="COL", help="Column that identifies the person; all graphs of a person are in one fold."
+    ),
     # Where and how jobs run
     click.option(
         "--jobs", type=click.IntRange(0), help="Worker processes (default: one per core, on a GPU at most 4); 0: none."
@@ -122,13 +127,13 @@ def policy_options(command: Callable[..., None]) -> Callable[..., None]:
     sites = click.option(
         "--unseen-sites",
         type=click.Choice(["keep", "refuse"]),
-        help="Subjects of other sites than those of training: refuse them (default), or do not harmonise them.",
+        help="Subjects of sites without training subjects: refuse them (default), or do not harmonise them.",
     )
     covariates = click.option(
         "--missing-covariates",
         type=click.Choice(["average", "refuse"]),
         default="refuse",
         show_default=True,
-        help="Subjects without a covariate: refuse them, or use the average of training.",
+        help="Subjects without a covariate: refuse them, or use the average of the training subjects.",
     )
     return sites(covariates(command))

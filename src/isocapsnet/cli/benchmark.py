@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     metavar="all|NAME,...",
     help="Methods to compare.",
 )
-@click.option("--permutations", type=click.IntRange(0), default=0, help="Label permutations of a permutation test.")
+@click.option(
+    "--permutations",
+    type=click.IntRange(0),
+    default=0,
+    help="Test against chance with this many permutations of the labels.",
+)
 @click.option("--audit", type=click.Choice(["node-order"]), help="Also run with shuffled nodes.")
 @click.option(
     "--learning-curve",

@@ -30,23 +30,32 @@ _READING_OPTIONS = (
     click.option("--site", metavar="COL", help="Column or array of acquisition sites, or @file or @folder."),
     click.option("--covariates", type=NameList(), metavar="COL,...", help="Columns of covariates."),
     click.option("--participants", type=_TABLE, metavar="TABLE", help="Table of subjects, if it is in another folder."),
-    click.option("--where", multiple=True, metavar="COL=VALUE", help="Subjects to read, by their rows; repeatable."),
+    click.option("--where", multiple=True, metavar="COL=VALUE", help="Read only subjects with this value; repeatable."),
     click.option("--array", metavar="NAME", help="Array of graphs, if a file has several."),
     click.option("--subjects", metavar="NAME", help="Array, column or file of the subjects' identifiers."),
-    click.option("--select", type=NameList(), default=(), metavar="TEXT,...", help="Parts that file paths must have."),
+    click.option(
+        "--select",
+        type=NameList(),
+        default=(),
+        metavar="TEXT,...",
+        help="Read only files whose paths contain all of these.",
+    ),
     click.option(
         "--exclude", type=NameList(), default=(), metavar="SUBJECT,...", help="Subjects to leave out, or @FILE."
     ),
-    click.option("--skip-refused", is_flag=True, help="Leave out subjects whose data are refused, on record."),
+    click.option("--skip-refused", is_flag=True, help="Leave out subjects whose data are refused, and record them."),
     click.option("--kind", type=_KINDS, default="auto", show_default=True, help="What the files contain."),
     click.option("--atlas", metavar="NAME|TABLE", help="Names and coordinates of the nodes: aal116, schaefer200, ..."),
     click.option("--n-nodes", type=click.IntRange(1), metavar="N", help="Number of nodes."),
-    click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="First number of nodes or regions."),
+    click.option("--index-base", type=click.IntRange(0, 1), metavar="0|1", help="Number of the first node or region."),
     click.option("--directed/--undirected", default=None, help="Whether edge lists are directed."),
-    click.option("--triangle", type=_TRIANGLES, help="Triangle that each row of edges holds, row by row."),
+    click.option("--triangle", type=_TRIANGLES, help="Triangle of the matrix that a row of edges lists, row by row."),
     click.option("--regions", type=_LISTS, metavar="FILE", help="List of the regions of each subject."),
     click.option(
-        "--max-missing", type=click.FloatRange(0, 1), metavar="SHARE", help="Regions a subject may lack (0.5)."
+        "--max-missing",
+        type=click.FloatRange(0, 1),
+        metavar="SHARE",
+        help="Share of regions that a subject may lack (default: 0.5).",
     ),
     click.option("--read-limit", type=Bytes(), help="Memory that reading may use (default: free memory)."),
 )
@@ -189,9 +198,9 @@ def check(path: str, out: Path | None, as_json: bool, **options: Any) -> None:
         click.echo(json.dumps({"path": path, "usable": graphs is not None, **lists}, indent=2))
     else:
         print_findings(findings)
-        verdict = (
-            f"would be refused: {len(findings.errors):,} problem(s)." if graphs is None else f"can be used: {graphs!r}"
-        )
+        n = len(findings.errors)
+        problems = f"{n:,} problem{'s' * (n != 1)}"
+        verdict = f"would be refused: {problems}." if graphs is None else f"can be used ({graphs})"
         click.echo(printable(f"{path} {verdict}"))
     if out is not None:
         n_rows = write_findings(findings, out)

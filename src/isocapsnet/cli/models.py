@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from isocapsnet._format import size
 from isocapsnet._safe_text import printable, spreadsheet_safe
 from isocapsnet._validation import InputError
 from isocapsnet.cli._config import config_options
@@ -51,7 +52,7 @@ def _out(description: str) -> Callable[..., Any]:
     type=click.Choice(["full", "half"]),
     default="full",
     show_default=True,
-    help="Of stored weights; half is refused if a probability changes by 0.0005 or more.",
+    help="Precision of stored weights; half is refused if a probability changes by 0.0005 or more.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Random seed.")
 @click.option("--device", help="Device of a network: cpu, cuda or cuda:1.")
@@ -75,7 +76,7 @@ def fit(data: str | None, method: str, out: Path, **options: Any) -> None:
     from isocapsnet._model_cards import describe_expected
 
     model = isocapsnet.fit(data, method, out=out, **options)
-    click.echo(printable(f"{method} fitted: {out} ({out.stat().st_size / 1e6:.1f} MB)"))
+    click.echo(printable(f"{method} fitted: {out} ({size(out.stat().st_size)})"))
     for sentence in describe_expected(model.card_):
         click.echo(printable(sentence))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from isocapsnet._format import size
 from isocapsnet._safe_text import printable
 from isocapsnet._validation import InputError
 from isocapsnet.cli._config import config_options
@@ -54,7 +55,7 @@ def report(
         results = open_results(folder, test=test)
         with writing(target):
             results.report(target, figures=figures, title=title, positive_class=positive_class)
-    click.echo(printable(f"Report: {target} ({target.stat().st_size / 1e6:.1f} MB)"))
+    click.echo(printable(f"Report: {target} ({size(target.stat().st_size)})"))
     if figures is not None:
         click.echo(printable(f"Figures: {len(list(figures.iterdir()))} files in {figures}"))
 

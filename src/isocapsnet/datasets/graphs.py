@@ -134,10 +134,13 @@ class BrainGraphs:
         facts = {"nodes": str(self.n_nodes), "classes": list_some(classes), "sites": list_some(sites), "atlas": atlas}
         return {"time series" if self.is_time_series else "graphs": str(len(self))} | facts
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         (kind, number), *_ = (facts := self._facts()).items()
         size = f"{number} {kind} of {facts['nodes']} nodes"
-        return printable(f"BrainGraphs({self.name or 'unnamed'}: {size}; {facts['classes'] or 'no labels'})")
+        return printable(f"{self.name or 'unnamed'}: {size}; {facts['classes'] or 'no labels'}")
+
+    def __repr__(self) -> str:
+        return f"BrainGraphs({self})"
 
     def _repr_html_(self) -> str:
         rows = [(what, html.escape(printable(fact))) for what, fact in self._facts().items() if fact]

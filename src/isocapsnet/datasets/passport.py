@@ -73,7 +73,10 @@ def format_passport(passport: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("diagonal", f"{diagonal['min']:.6g} to {diagonal['max']:.6g}"),
             ("density", f"{density['mean']:.4f} ({density['min']:.4f} to {density['max']:.4f})"),
             ("negative edges", f"{graphs['negative_share']:.2%}" if graphs["negative_share"] else ""),
-            ("without signal", f"{n_silent} nodes in {n_with_silent} graphs" if n_silent else ""),
+            (
+                "without signal",
+                f"{n_silent} node{_s(n_silent)} in {n_with_silent} graph{_s(n_with_silent)}" if n_silent else "",
+            ),
         ]
     if series := passport["time_series"]:
         lines += [
@@ -169,6 +172,10 @@ def _scan_series(time_series: tuple[NDArray[Any], ...], digest: "hashlib._Hash")
         "min_length": min(lengths),
         "max_length": max(lengths),
     }
+
+
+def _s(number: int) -> str:
+    return "s" * (number != 1)
 
 
 def _join_counts(counts: Mapping[str, int]) -> str:

@@ -78,49 +78,49 @@ def check_resemblance(X: NDArray[Any], subjects: Sequence[str], training: Mappin
         (
             (facts["size"] * _FACTOR < size_low) | (facts["size"] > size_high * _FACTOR),
             lambda i: (
-                f"edges of size {facts['size'][i]:.3g} on average, and training graphs {size_low:.3g} to "
-                f"{size_high:.3g}"
+                f"edges of size {facts['size'][i]:.3g} on average (training graphs: {size_low:.3g} to {size_high:.3g})"
             ),
         ),
         (
             (facts["largest"] > 1 + _ROUNDING) & are_correlations,
-            lambda i: f"an edge of {facts['largest'][i]:.3g}, and training graphs at most 1, like correlations",
+            lambda i: f"an edge of {facts['largest'][i]:.3g} (training graphs: at most 1, like correlations)",
         ),
         (
             (facts["negative"] > 0) & (negative_high == 0),
-            lambda i: "negative edges, and training graphs none",
+            lambda i: "negative edges (training graphs: none)",
         ),
         (
             (facts["negative"] == 0) & (negative_low > _SIGNED),
-            lambda i: f"no negative edge, and training graphs {negative_low:.0%} of them or more",
+            lambda i: f"no negative edges (training graphs: at least {negative_low:.0%})",
         ),
         (
             (facts["density"] < _SPARSE) & (density_low >= _DENSE),
             lambda i: (
-                f"edges between {facts['density'][i]:.0%} of the pairs of nodes, and training graphs between "
-                f"{density_low:.0%} or more"
+                f"edges between {facts['density'][i]:.0%} of the pairs of nodes (training graphs: at least "
+                f"{density_low:.0%})"
             ),
         ),
         (
             (facts["density"] >= _DENSE) & (density_high < _SPARSE),
             lambda i: (
-                f"edges between {facts['density'][i]:.0%} of the pairs of nodes, and training graphs between "
-                f"{density_high:.0%} or fewer"
+                f"edges between {facts['density'][i]:.0%} of the pairs of nodes (training graphs: at most "
+                f"{density_high:.0%})"
             ),
         ),
         (
             (np.abs(facts["diagonal"] - diagonal[0]) > 1e-3 * max(1.0, abs(diagonal[0]))) & has_one_diagonal,
-            lambda i: f"a diagonal of {facts['diagonal'][i]:.3g}, and training graphs {diagonal[0]:.3g}",
+            lambda i: f"a diagonal of {facts['diagonal'][i]:.3g} (training graphs: {diagonal[0]:.3g})",
         ),
         (
             (facts["asymmetry"] > _ROUNDING * np.maximum(facts["largest"], 1.0)) & is_symmetric,
-            lambda i: "edges with a direction, and training graphs none",
+            lambda i: "directed edges (training graphs: none)",
         ),
     )
     for is_other, describe in problems:
         if is_other.any():
             index = int(np.argmax(is_other))
             raise InputError(
-                f"The matrices are not of the kind that the model was fitted to: subject {subjects[index]} has "
-                f"{describe(index)} ({is_other.sum()} of {len(is_other)} subjects); make them as those of training."
+                f"{is_other.sum()} of {len(is_other)} graphs are of another kind than those that the model was fitted "
+                f"to; subject {subjects[index]}, for example, has {describe(index)}. Prepare them like the training "
+                "graphs."
             )

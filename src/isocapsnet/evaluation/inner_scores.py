@@ -96,7 +96,7 @@ def check_scores(content: Any) -> dict[str, Any]:
     for item in inner["scores"]:
         typed = isinstance(item, dict) and item.keys() == _FIELDS.keys()
         if not typed or not all(type(item[name]) is kind for name, kind in _FIELDS.items()):
-            raise DamagedError("holds a score that is none")
+            raise DamagedError("holds an invalid score")
         if not (0 <= item["score"] <= 1 and item["seconds"] >= 0):
             raise DamagedError(f"holds a ROC AUC of {item['score']:g} after {item['seconds']:g} s")
     return inner

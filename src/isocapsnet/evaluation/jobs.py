@@ -207,6 +207,7 @@ def run_job(task: Task) -> dict[str, Any]:
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
+        warnings.simplefilter("ignore", DeprecationWarning)  # of packages, for their developers
         settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed, scores)
         # So that a record says what its search took in all.
         tuning = time.perf_counter() - began + scores.reused_seconds

@@ -105,10 +105,12 @@ class Protocol:
 @lru_cache(maxsize=8)
 def _splits(name: str, n_folds: int, samples: Samples, repeat: int) -> list[Split]:
     """The folds of one repeat, computed once for all jobs and tables of this process that need them."""
+    if len(samples.labelled) == 0:
+        raise InputError("The graphs have no labels; name the column of the classes with target=.")
     if len(samples.classes) < 2:
         raise InputError(
-            f"The labels hold {len(samples.classes)} class(es) among {len(samples.labelled)} labelled graphs; "
-            "a benchmark needs two. Check which column is the target."
+            f"All {len(samples.labelled)} labelled graphs are of one class; a benchmark needs two. Check which column "
+            "is the target."
         )
     seed = seed_from("splits", samples.digest, name, n_folds, repeat)
     return PROTOCOLS[name].split(samples, n_folds, seed)
@@ -225,7 +227,9 @@ def _site_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
     difference between the sites.
     """
     if samples.sites is None or len(np.unique(samples.sites[samples.labelled])) < 2:
-        raise InputError("leave-site-out needs labelled subjects of at least two sites; check the column of sites.")
+        raise InputError(
+            "leave-site-out needs labelled subjects of at least two sites; name the column of sites with site=."
+        )
     sites = samples.sites
     names = np.unique(sites[samples.labelled]).tolist()
     graphs_of = {site: samples.labelled[sites[samples.labelled] == site] for site in names}
@@ -253,10 +257,11 @@ def _can_be_scored(samples: Samples, graphs: NDArray[np.int64]) -> bool:
 
 
 def _checked(samples: Samples, split: Split) -> Split:
-    if not len(split.test) or len(np.unique(samples.labels[split.train])) < 2:
+    n_classes = len(np.unique(samples.labels[split.train]))
+    if not len(split.test) or n_classes < 2:
         raise InputError(
             f"{split.name}: {len(split.test)} test graphs, {len(split.train)} training graphs of "
-            f"{len(np.unique(samples.labels[split.train]))} class(es); two classes must be left for training."
+            f"{n_classes} class{'es' * (n_classes != 1)}; two classes must be left for training."
         )
     return split
 

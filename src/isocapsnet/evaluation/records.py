@@ -70,7 +70,7 @@ def check_record(content: Any) -> Record:
     left_out = record.get("left_out", {})
     texts = [*left_out, *left_out.values()]
     is_short = _are(texts, str) and sum(map(len, texts)) <= _LONGEST_TEXT
-    _require(is_short, "says what its search left out in another way")
+    _require(is_short, "describes what its search left out in an invalid form")
     _require(set(record["seconds"]) == {"tune", "fit", "predict"}, "lacks its times")
     times = list(record["seconds"].values())
     _require(_are(times, int | float) and 0 <= min(times) <= max(times) < _LONGEST_SECONDS, "has impossible times")
@@ -151,7 +151,7 @@ def _open(content: Any, schema: Mapping[str, Any]) -> tuple[Record, Job]:
 def _read_job(content: Record) -> Job:
     # A share of 1 is not named.
     _typed(content, {name: kind for name, kind in _JOB.items() if name != "share" or name in content}, "has a job that")
-    _require(0 < content.get("share", 1) <= 1, "has a share of training subjects that is none")
+    _require(0 < content.get("share", 1) <= 1, "has an invalid share of training subjects")
     try:
         is_supported = Protocol.from_json(content["protocol"]).to_json() == content["protocol"]
     except (TypeError, ValueError):
@@ -182,7 +182,7 @@ def _typed(content: Record, schema: Mapping[str, Any], prefix: str) -> Record:
 def _check_probabilities(rows: Sequence[Any], n_test: int, n_classes: int) -> None:
     _require(len(rows) == n_test, f"has {len(rows)} rows of probabilities for {n_test} test graphs")
     for row in rows:
-        _require(isinstance(row, list) and len(row) == n_classes, f"has a row that is not of {n_classes} probabilities")
+        _require(isinstance(row, list) and len(row) == n_classes, f"has a row without {n_classes} probabilities")
         _require(_are(row, int | float) and min(row) >= 0 and max(row) <= 2, "has values that are not probabilities")
         _require(abs(sum(row) - 1) <= _ROUNDING, "has probabilities that do not sum to 1")
 

@@ -139,7 +139,7 @@ def _difference_to_reference(content: Content, method: str) -> tuple[Interval, f
 def _verdict(rows: Sequence[MethodResult], min_folds: int) -> str:
     """The answer in one sentence, from the tests against chance and between methods."""
     if all(len(row.scores) < min_folds for row in rows):
-        return "Undecided: there is a single test fold, which shows no more than its own interval."
+        return "Undecided: a single test fold gives an interval, but no test."
     winners = [row.method for row in rows if row.p_chance <= LEVEL]
     if not winners:
         who = f"none of the {len(rows)} methods is"

@@ -186,7 +186,7 @@ def _motif_facts(card: "MotifCard", classes: Sequence[str]) -> list[tuple[str, s
         *_common_facts(card, "motifs"),
         *_agreement_fact("same shape in other fits", card.shape),
         (
-            "spread of its part in the class scores",
+            "spread of its contribution to the class scores",
             f"{number(card.importance, 2)} times that of all motifs together (parts may cancel each other)",
         ),
         ("learned templates that look like it", str(card.n_members)),

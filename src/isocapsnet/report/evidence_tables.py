@@ -35,7 +35,7 @@ def summary_table(content: Content, scenes: Sequence[Scene]) -> PageTable:
         )
     numeric = ["effect d", "fits in which it separates the classes"]
     columns = ["card", "verdict", *numeric, "main regions"]
-    return PageTable("evidence-summary", "All cards in short", columns, rows, numeric, False)
+    return PageTable("evidence-summary", "All cards", columns, rows, numeric, False)
 
 
 def shared_regions(content: Content, scenes: Sequence[Scene]) -> str:

@@ -11,7 +11,7 @@ from isocapsnet.evaluation.comparisons import REFERENCE
 from isocapsnet.evaluation.metrics import METRICS
 from isocapsnet.evaluation.preparation import NO_TRANSFORM, TRANSFORM
 from isocapsnet.evaluation.procedures import TESTS
-from isocapsnet.evaluation.statistics import CHANCE
+from isocapsnet.evaluation.statistics import CHANCE, LEVEL
 from isocapsnet.report.content import Content, ReportedMethod
 
 #: Parameters that a method selects inside each fit if the user does not set them.
@@ -79,10 +79,10 @@ def protocol_text(content: Content) -> str:
     given = content.passport.get("n_folds")
     times = "" if repeats in (None, 1) else f", repeated {repeats} times with new splits"
     sentences = {
-        "nested": f"Stratified {n_folds}-fold cross-validation{times}.",
-        "paper": f"The {given} folds that come with the dataset."
+        "nested": f"Methods were evaluated by stratified {n_folds}-fold cross-validation{times}.",
+        "paper": f"Methods were evaluated on the {given} folds that come with the dataset."
         if given
-        else f"Stratified {n_folds}-fold cross-validation.",
+        else f"Methods were evaluated by stratified {n_folds}-fold cross-validation.",
         "leave-site-out": f"Each test set is one site; training used only the other sites. {content.sites}",
     }
     words = [sentences.get(str(name), "The protocol is not on record.").strip()]
@@ -92,7 +92,7 @@ def protocol_text(content: Content) -> str:
             f"inner folds, from at most {protocol['n_candidates']} settings per method, including its defaults."
         )
         if protocol.get("search") == "halving":
-            words.append("After each inner fold the better half of the settings was kept, and always the defaults.")
+            words.append("After each inner fold the better half of the settings was kept, always with the defaults.")
     elif name:
         words.append("The protocol did no tuning: every method used the parameters shown.")
     own = [f"{listing(names)} of {method.label}" for method in content.methods if (names := selected_in_fit(method))]
@@ -124,6 +124,18 @@ def prepared_text(content: Content) -> str:
             " An entry of a matrix in tangent space is a deviation from the mean of all subjects, not a correlation."
         )
     return text
+
+
+def doubtful_evidence(content: Content) -> str:
+    """That evidence of methods which are not above chance may be noise; empty if there is none."""
+    names = [m.label for m in content.methods if m.explanation is not None and not m.row.p_chance <= LEVEL]
+    if not names:
+        return ""
+    is_one = len(names) == 1
+    return (
+        f"{listing(names)} {'is' if is_one else 'are'} not shown to be above chance, so the evidence of "
+        f"{'this method' if is_one else 'these methods'} may be noise."
+    )
 
 
 def failed_reconstructions(content: Content) -> str:

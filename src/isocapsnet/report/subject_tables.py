@@ -115,7 +115,9 @@ def describe_missed(content: Content) -> str:
     by_all = int((n_missing == len(shown)).sum()) if len(shown) > 1 else 0
     n_repeats = max(method.n_repeats for method in content.methods)
     repeats = "in the only repeat" if n_repeats == 1 else f"in each of {n_repeats} repeats"
-    sentence = f"{np.count_nonzero(n_missing)} of {n_tested} subjects are misclassified by some method {repeats}"
+    sentence = (
+        f"{np.count_nonzero(n_missing)} of {n_tested} subjects are misclassified by at least one method {repeats}"
+    )
     return f"{sentence}, {by_all} of them by all methods shown." if by_all else f"{sentence}."
 
 
