@@ -17,11 +17,12 @@ def test_look_up_finds_every_entry_on_machines_with_and_without_an_instruction_f
 
     @numba.njit
     def look_up(table, indices, found):
-        simd.store(found, 0, simd.look_up(simd.load(table, 0), simd.load_indices(indices, 0, table)))
+        low, high = simd.load(table, 0), simd.load(table, 1)
+        simd.store(found, 0, simd.look_up(low, high, simd.load_indices(indices, 0, table)))
 
     n = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
-    table, found = np.arange(n).astype(dtype) / 3, np.zeros(n, dtype)
-    for shift in range(n):
-        indices = ((7 * np.arange(n) + shift) % n).astype(np.int32)
+    table, found = np.arange(2 * n).astype(dtype) / 3, np.zeros(n, dtype)
+    for shift in range(2 * n):
+        indices = ((7 * np.arange(n) + shift) % (2 * n)).astype(np.int32)
         look_up(table, indices, found)
         assert np.array_equal(found, table[indices])
