@@ -42,6 +42,7 @@ def one_thread() -> Iterator[None]:
 
 def limit_to_one_thread() -> None:
     """Limit OpenMP, and so torch's own steps, to one thread in the calling thread of the program, for good."""
+    _torch_threads()  # torch sets the limit of a thread when it is first used there; later it leaves it as it is
     _pools("openmp", len(sys.modules)).limit(limits=1)
 
 

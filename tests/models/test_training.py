@@ -14,7 +14,7 @@ from sklearn.base import clone
 from torch import nn
 
 from isocapsnet._stages import Watcher, watching
-from isocapsnet.functional.kernels import _threads
+from isocapsnet.functional.kernels import _threads, import_kernel
 from isocapsnet.models import MODELS, _batches, _optimizer, _training
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._optimizer import Adam
@@ -403,12 +403,55 @@ def test_weights_that_move_part_by_part_move_as_whole_ones_do_bit_for_bit(monkey
     model = MODELS["isocapsnet"](
         device="cpu", windows="contiguous", calibrate=False, max_epochs=4, random_state=0, **settings
     )
+    monkeypatch.setattr(import_kernel("cpu_linear"), "_LEAST_WEIGHTS", 1)
     expected = clone(model).fit(X, y)
-    moved, move_part = [], Adam._move_part
+    moved, move_part = set(), Adam._move_part
     monkeypatch.setattr(_optimizer, "_LARGE", 1)
-    monkeypatch.setattr(Adam, "_move_part", lambda *a: moved.append(1) or move_part(*a))
+    monkeypatch.setattr(_threads, "_WORTH_SHARING", 0)  # parts move on several threads
+    monkeypatch.setattr(_threads._Pause, "over", lambda self: True)
+    for name in ("cpu_linear", "cpu_routing"):
+        monkeypatch.setattr(import_kernel(name), "_TAKEN_BYTES", 1)
+    monkeypatch.setattr(Adam, "_move_part", lambda *a: moved.add(a[1].ndim) or move_part(*a))
     found = clone(model).fit(X, y)
-    assert len(moved) > 0
+    assert moved == {2, 5}  # the weights of the decoder and of routing
     for name, tensor in found.module_.state_dict().items():
         assert torch.equal(tensor, expected.module_.state_dict()[name])
     assert [row["train_loss"] for row in found.history_] == [row["train_loss"] for row in expected.history_]
+
+
+def make_weights():
+    torch.manual_seed(0)
+    return nn.Parameter(torch.randn(6, 32))
+
+
+def test_steps_in_parts_and_whole_steps_may_alternate(monkeypatch):
+    monkeypatch.setattr(_optimizer, "_LARGE", 1)
+    gradients = torch.randn(6, 6, 32, generator=torch.Generator().manual_seed(1))
+    weights = {"whole": make_weights(), "both": make_weights()}
+    optimizers = {name: Adam([weight], 0.1, 0.01) for name, weight in weights.items()}
+    for step, gradient in enumerate(gradients):
+        for name, optimizer in optimizers.items():
+            optimizer.zero_grad()
+            if name == "both" and step % 3:
+                for rows in (slice(0, 2), slice(2, 6)):
+                    optimizer.takers()[weights[name]](lambda whole, rows=rows: whole[rows], gradient[rows])
+            else:
+                weights[name].grad = gradient.clone()
+            optimizer.step()
+    assert torch.equal(weights["both"], weights["whole"])
+
+
+def test_weights_that_have_moved_in_parts_are_not_moved_again_in_the_same_step(monkeypatch):
+    monkeypatch.setattr(_optimizer, "_LARGE", 1)
+    weight = make_weights()
+    optimizer = Adam([weight], 0.1, 0.01)
+    optimizer.takers()[weight](lambda whole: whole, torch.ones(6, 32))
+    weight.grad = torch.ones(6, 32)
+    with pytest.raises(RuntimeError, match="had moved"):
+        optimizer.step()
+
+
+def test_only_weights_that_lie_in_rows_are_moved_in_parts(monkeypatch):
+    monkeypatch.setattr(_optimizer, "_LARGE", 1)
+    weight, transposed = make_weights(), nn.Parameter(make_weights().detach().T)
+    assert list(Adam([weight, transposed], 0.1, 0.01).takers()) == [weight]

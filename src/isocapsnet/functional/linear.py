@@ -27,10 +27,9 @@ def wide_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     -------
     Tensor (n_graphs, n_out)
     """
+    note_use(weight)
     kernel = pick_fused("cpu_linear", weight)
     if kernel is not None and kernel.fits(inputs, weight, bias):
-        if torch.is_grad_enabled():
-            note_use(weight)
         fused = partial(_WideLinear.apply, inputs, weight, bias, kernel)
         return run_fused(weight.device, fused, partial(nn.functional.linear, inputs, weight, bias))
     return nn.functional.linear(inputs, weight, bias)

@@ -19,7 +19,7 @@ from torch.nn.functional import embedding_bag
 from isocapsnet._validation import InputError
 from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
 from isocapsnet.functional.dense_routing import DenseRouting
-from isocapsnet.functional.kernels import pick_fused, pick_routing, run_fused
+from isocapsnet.functional.kernels import note_use, pick_fused, pick_routing, run_fused
 from isocapsnet.functional.kernels.fallback import plain_gradients
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
@@ -51,6 +51,7 @@ def route(
     Tensor (n_graphs, n_classes, capsule_size)
     """
     _check_shapes(capsules, weight)
+    note_use(weight)
     plain = partial(_route_plainly, iterations=iterations, scale=scale, over=over)
     if isinstance(capsules, PermutationCapsules) and weight.shape[2] > 1 and over == "classes":
         kernel = pick_routing(weight)

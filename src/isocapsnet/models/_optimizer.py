@@ -66,7 +66,8 @@ class Adam:
 
         Parts may be moved by several threads.
         """
-        large = [x for x in self.parameters if x.nbytes >= _LARGE and x.requires_grad and self.decoupled]
+        movable = [x for x in self.parameters if x.requires_grad and x.is_contiguous()] if self.decoupled else []
+        large = [parameter for parameter in movable if parameter.nbytes >= _LARGE]
         own: dict[Tensor, Taker] = {parameter: partial(self._move_part, parameter) for parameter in large}
         return own if self.others is None else own | self.others.takers()
 
@@ -80,6 +81,8 @@ class Adam:
     def step(self) -> None:
         """Move the parameters that have a gradient."""
         for parameter in self._moved:
+            if parameter.grad is not None:
+                raise RuntimeError("A part of the gradient of a parameter came after its weights had moved.")
             self._moments[parameter][2].add_(1)
         self._moved.clear()
         gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}

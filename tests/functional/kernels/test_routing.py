@@ -255,37 +255,38 @@ def test_memory_that_is_used_again_changes_no_result(monkeypatch):
         assert len(addresses) == 1
 
 
-def take_gradient(weight):
-    """The gradient that reaches ``.grad``, and the parts that are taken, put together."""
-    value, permutation, _ = draw_problem(0, torch.float64, 9, 3, 2, 5, 4, 8)
+def take_gradient(k, iterations):
+    """The gradient that reaches ``.grad``, the parts that are taken, put together, and the gradient of the values."""
+    value, permutation, weight = draw_problem(0, torch.float64, 9, 3, 2, 5, k, 8)
     taken = torch.zeros_like(weight)
 
     def take_part(part, gradient):
         part(taken).add_(gradient)
+        part(weight.data).zero_()  # nothing may need these weights any more
 
-    weight.grad = None
     with taking_gradients({weight: take_part}):
-        capsules = PermutationCapsules(value, permutation, -0.1, 4)
-        route(capsules, weight, 3, 0.4).square().sum().backward()
+        capsules = PermutationCapsules(value, permutation, -0.1, k)
+        route(capsules, weight, iterations, 0.4).square().sum().backward()
     return weight.grad, taken, value.grad
 
 
 @CPU
 @pytest.mark.parametrize("n_bytes", [1, 100_000, 2**30])
-def test_gradients_that_are_taken_in_parts_are_those_that_are_not(monkeypatch, n_bytes):
+@pytest.mark.parametrize(("k", "iterations"), [(4, 3), (4, 1), (5, 3), (9, 2)])
+def test_gradients_that_are_taken_in_parts_are_those_that_are_not(monkeypatch, k, iterations, n_bytes):
     kernel = import_kernel("cpu_routing")
     monkeypatch.setattr(kernel, "_TAKEN_BYTES", n_bytes)
-    weight = draw_problem(0, torch.float64, 9, 3, 2, 5, 4, 8)[2]
-    nothing, taken, of_values = take_gradient(weight)
+    nothing, taken, of_values = take_gradient(k, iterations)
     assert nothing is None
     monkeypatch.setattr(kernel, "taker_of", lambda weight: None)
-    whole, nothing, expected = take_gradient(weight)
+    whole, nothing, expected = take_gradient(k, iterations)
     assert not nothing.any()
     assert torch.equal(taken, whole) and torch.equal(of_values, expected)
 
 
 @CPU
-def test_gradients_of_weights_that_are_used_twice_are_not_taken():
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_gradients_of_weights_that_are_used_twice_are_not_taken(iterations):
     value, permutation, weight = draw_problem(1, torch.float64, 4, 2, 1, 3, 4, 8)
     capsules = PermutationCapsules(value, permutation, -0.1, 4)
 
@@ -293,12 +294,20 @@ def test_gradients_of_weights_that_are_used_twice_are_not_taken():
         raise AssertionError
 
     with taking_gradients({weight: fail}):
-        sum(route(capsules, weight, 3, scale).square().sum() for scale in (0.4, 0.2)).backward()
+        sum(route(capsules, weight, iterations, scale).square().sum() for scale in (0.4, 0.2)).backward()
         assert weight.grad.abs().sum() > 0
     with taking_gradients({weight: fail}):  # a part of the weights, and other weights
-        route(capsules, 2 * weight, 3, 0.4).square().sum().backward()
-        part = PermutationCapsules(value[..., :2], permutation[..., :2], -0.1, 4)
-        route(part, weight[:, :, :6], 3, 0.4).square().sum().backward()
+        route(capsules, 2 * weight, iterations, 0.4).square().sum().backward()
+        part = weight[:1]
+        assert part.data_ptr() == weight.data_ptr()
+        route(capsules, part, iterations, 0.4).square().sum().backward()
+    with taking_gradients({weight: fail}):  # by a kernel, and in plain torch
+        plain = routing._route_plainly(capsules, weight, iterations, 0.4, "windows")
+        routed = route(capsules, weight, iterations, 0.4, over="windows")
+        assert torch.equal(plain, routed)
+        (routed + route(capsules, weight, iterations, 0.4)).square().sum().backward()
+    with taking_gradients({weight: fail}):  # whose gradient is not asked for
+        route(capsules, weight.detach(), iterations, 0.4).square().sum().backward()
 
 
 @CPU

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from isocapsnet._threads import one_thread
+from isocapsnet._threads import limit_to_one_thread, one_thread
 from isocapsnet.functional import isomorphic_match
 from isocapsnet.functional.kernels import _threads, import_kernel
 from isocapsnet.functional.kernels._threads import parallel_ranges
@@ -137,3 +137,10 @@ def test_a_forked_child_can_use_the_kernel(set_threads, monkeypatch):
         parallel_ranges(lambda start, stop: seen.extend(range(start, stop)), 10)
         os._exit(0 if sorted(seen) == list(range(10)) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_steps_of_torch_in_a_thread_of_the_pool_use_one_thread(set_threads):
+    set_threads(3)
+    with ThreadPoolExecutor(1, initializer=limit_to_one_thread) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 1
+    assert torch.get_num_threads() == 3

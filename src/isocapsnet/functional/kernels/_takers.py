@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
 from torch import Tensor
 
 #: Uses a part of a gradient: ``taker(part, gradient)``, where ``part`` finds the same part of any tensor of the whole
@@ -37,14 +38,14 @@ def taking_gradients(takers: dict[Tensor, Taker]) -> Iterator[None]:
 
 
 def note_use(weight: Tensor) -> None:
-    """Count a forward pass whose backward pass asks for the taker of these weights."""
-    taken = _of(weight)
+    """Count a forward pass that has a share in the gradient of these weights."""
+    taken = _of(weight) if weight.requires_grad and torch.is_grad_enabled() else None
     if taken is not None:
         taken.n_uses += 1
 
 
 def taker_of(weight: Tensor) -> Taker | None:
-    """What takes the gradient of these weights, unless several passes have a share in it."""
+    """What takes the gradient of these weights, unless several passes have a share in it, or none."""
     taken = _of(weight)
     return taken.taker if taken is not None and taken.n_uses == 1 else None
 

@@ -16,7 +16,7 @@ from isocapsnet.functional.capsule import reverse_routing, trace_routing
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import give_back, take
 from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
-from isocapsnet.functional.kernels._takers import Taker, note_use, taker_of
+from isocapsnet.functional.kernels._takers import Taker, taker_of
 from isocapsnet.functional.kernels._threads import parallel_ranges
 from isocapsnet.functional.kernels.cpu_permutations import permutation_at
 from isocapsnet.functional.kernels.eager import compact_dtype
@@ -177,8 +177,6 @@ def iterate(
     n_graphs = windows.excess.shape[1]
     kept = keep and iterations > 1 and n_graphs <= Couplings.at_once(windows, iterations)
     couplings = Couplings.of(windows, iterations, slice(0, n_graphs)) if kept else None
-    if keep:
-        note_use(windows.weight)
     n_classes, _, _, size = windows.weight.shape
     zeros = windows.weight.new_zeros(n_graphs, n_classes, size)
 
@@ -199,7 +197,7 @@ def backward(
     """
     n_graphs, iterations = windows.excess.shape[1], len(sums)
     grad_value = windows.excess.new_empty(n_graphs, windows.weight.shape[1])
-    taker = taker_of(windows.weight) if len(factors) else None
+    taker = taker_of(windows.weight) if len(factors) or iterations == 1 else None
     if taker is not None:
         attend_back = partial(_attend_back, windows, contexts, Couplings(factors), True)
         grads = reverse_routing(attend_back, sums, grad_capsules, scale)
