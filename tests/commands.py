@@ -21,7 +21,9 @@ def parse(arguments: list[str], parent: click.Context | None = None, command: cl
     """Parse a command of the package as the command line does, without running it; its files need not exist."""
     name = command.name if parent else "isocapsnet"
     with command.make_context(name, list(arguments), parent=parent) as context:
-        if isinstance(command, click.Group) and (words := [*context._protected_args, *context.args]):
+        # Until click 8.1, the first words after a group had a public name.
+        first = vars(context).get("_protected_args", vars(context).get("protected_args"))
+        if isinstance(command, click.Group) and (words := [*first, *context.args]):
             _, child, rest = command.resolve_command(context, words)
             assert child is not None
             parse(rest, context, child)

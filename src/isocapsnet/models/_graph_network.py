@@ -172,6 +172,7 @@ class GraphNeuralNetwork(EncoderClassifier):
 
 def geometric_layers() -> Any:
     """PyTorch Geometric's layers, imported when a network is built."""
-    with importing("Graph neural networks need PyTorch Geometric", "methods"):
+    # A plan of a network is built on the device "meta"; packages that make tensors when they are imported cannot be.
+    with torch.device("cpu"), importing("Graph neural networks need PyTorch Geometric", "methods"):
         import torch_geometric.nn
     return torch_geometric.nn
