@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import isocapsnet as ic
-from isocapsnet._progress import Remaining, RunProgress, _make_bars, show_stages
+from isocapsnet._progress import Remaining, RunProgress, _show_bars, show_stages
 from isocapsnet._stages import enter_stage
 from isocapsnet._timing import schedule
 from isocapsnet.evaluation.engine.runner import Outcome
@@ -80,7 +80,7 @@ def test_methods_without_a_known_duration_are_named_and_a_search_tells_it() -> N
 def test_a_run_outside_a_terminal_prints_lines_and_the_first_failures(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(width=100)
     jobs: list[Any] = [FakeJob("a", str(number)) for number in range(40)]
-    with _make_bars(console) as bars:
+    with _show_bars(console) as bars:
         shown = RunProgress(console, Remaining((job.label for job in jobs), {}, 1), len(jobs), bars)
         for job in jobs:
             shown.on_stage(job, Stage("fit"))
@@ -97,7 +97,7 @@ def test_a_run_outside_a_terminal_prints_lines_and_the_first_failures(capsys: py
 def test_a_terminal_shows_method_fold_stage_and_epoch(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(width=140, force_terminal=True, stderr=True)
     job: Any = FakeJob("isocapsnet", "1", repeat=1, fold=2)
-    with _make_bars(console) as bars:
+    with _show_bars(console) as bars:
         shown = RunProgress(console, Remaining(["isocapsnet"], {}, 1), 1, bars)
         shown.on_stage(job, Stage("search", 3, 24, 12, 100))
         bars.refresh()

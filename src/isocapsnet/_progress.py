@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,10 @@ def _is_live(console: Console) -> bool:
     return console.is_terminal or console.is_jupyter
 
 
-def _make_bars(console: Console) -> Progress:
+@contextmanager
+def _show_bars(console: Console) -> Iterator[Progress]:
     """Lines with a description, a bar, a text and the time since they began; nothing outside a terminal or notebook."""
-    return Progress(
+    bars = Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=2)),
         BarColumn(),
         TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=2)),
@@ -60,6 +61,8 @@ def _make_bars(console: Console) -> Progress:
         transient=True,
         disable=console.quiet or not _is_live(console),
     )
+    with nullcontext() if bars.disable else bars:  # bars that show nothing would still end with an empty line
+        yield bars
 
 
 class Remaining:
@@ -211,14 +214,14 @@ def show_progress(
     console: Console, labels: Sequence[str], known: Mapping[str, float], n_slots: int
 ) -> Iterator[RunProgress]:
     """Show the progress of jobs of the methods ``labels``; the other parameters are those of :class:`Remaining`."""
-    with _make_bars(console) as bars:
+    with _show_bars(console) as bars:
         yield RunProgress(console, Remaining(labels, known, n_slots), len(labels), bars)
 
 
 @contextmanager
 def show_count(console: Console, text: str, total: int) -> Iterator[Any]:
     """Yield a function to call after each of ``total`` steps, with a text about the next."""
-    with _make_bars(console) as bars:
+    with _show_bars(console) as bars:
         line = bars.add_task(text, total=total, text="")
         yield lambda n_done, now: bars.update(line, completed=n_done, text=escape(now))
 
@@ -226,7 +229,7 @@ def show_count(console: Console, text: str, total: int) -> Iterator[Any]:
 @contextmanager
 def show_stages(text: str, *, quiet: bool = False) -> Iterator[None]:
     """Show the stages and epochs of what is computed inside the block, on stderr, in a terminal or notebook only."""
-    with _make_bars(make_console(quiet=quiet, stderr=True)) as bars:
+    with _show_bars(make_console(quiet=quiet, stderr=True)) as bars:
         if bars.disable:
             yield
             return

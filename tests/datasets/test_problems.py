@@ -318,11 +318,11 @@ def test_rows_without_matrices_and_matrices_without_rows(folder, study):
 def test_reordered_and_missing_named_nodes(tmp_path, study):
     root = writers.write_xcp_d(study, tmp_path / "bids")
     reordered = next(root.rglob(f"sub-{study.subjects[5]}*relmat.tsv"))
-    frame = pd.read_csv(reordered, sep="\t", index_col=0)
+    frame = pd.read_csv(reordered, sep="\t", index_col=0, float_precision="round_trip")
     order = frame.columns[::-1]
     frame.loc[order, order].to_csv(reordered, sep="\t")
     smaller = next(root.rglob(f"sub-{study.subjects[6]}*relmat.tsv"))
-    pd.read_csv(smaller, sep="\t", index_col=0).iloc[:4, :4].to_csv(smaller, sep="\t")
+    pd.read_csv(smaller, sep="\t", index_col=0, float_precision="round_trip").iloc[:4, :4].to_csv(smaller, sep="\t")
     data = load_graphs(root)
     assert np.array_equal(data.adjacency[5], study.adjacency[5])
     assert np.array_equal(data.adjacency[6][:4, :4], study.adjacency[6][:4, :4])

@@ -92,7 +92,7 @@ def test_npz(tmp_path_factory, data, compressed):
 @pytest.mark.parametrize("write", [writers.write_mat_v5, writers.write_mat_v73])
 @example(make_study(directed=True))
 @quick
-@given(STUDY)
+@given(STUDY.filter(lambda data: len(data) != data.n_nodes))  # the axis of the graphs would not be known
 def test_mat(tmp_path_factory, write, data):
     read = load_graphs(write(data, tmp_path_factory.mktemp("mat") / "study.mat"))
     assert_same_graphs(read, data, same_dtype=True)

@@ -120,7 +120,7 @@ def test_predictions_and_weights_are_those_of_the_program_after_seventeen_epochs
         ours = pair.module.eval()(graphs).capsules.norm(dim=-1)
         theirs = pair.program.lengths(graphs)
     assert torch.equal(ours.argmax(dim=1), theirs.argmax(dim=1))
-    assert 4 < theirs.argmax(dim=1).sum() < 22, "both classes are predicted"
+    assert 0 < theirs.argmax(dim=1).sum() < 26, "both classes are predicted"
 
 
 @pytest.mark.parametrize("kind", KINDS)

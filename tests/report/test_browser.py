@@ -173,7 +173,7 @@ def test_connectome_shows_regions_in_the_colour_of_their_class_and_edges_in_that
         nodes = visit.colours(
             BRAIN, "(canvas) => [20, 21, 22, 23].map((i) => [canvas.points[i].x, canvas.points[i].y])"
         )
-        assert any(is_like(colour, class_colours(2)[1]) for colour in nodes)
+        assert any(is_like(colour, class_colours(2)[1]) for colour in nodes), (view, nodes)
         assert not any(is_like(colour, class_colours(2)[0]) for colour in nodes)
     visit.page.locator("#scene-chooser").select_option(index=2)
     visit.page.locator("#connectome-viewer button[data-view=front]").click()
