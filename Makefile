@@ -57,7 +57,7 @@ format: install
 # its 15 folds and scales the times up.
 bench: install
 	$(BIN)/python benchmarks/cpu.py --output docs/performance/cpu.json
-	$(if $(ISOCAPSNET_DATA),$(BIN)/python benchmarks/nested.py $(if $(FOLDS),--folds-only $(FOLDS)) --output docs/performance/nested.json)
+	$(if $(ISOCAPSNET_DATA),$(BIN)/python benchmarks/nested.py --jobs 2 $(if $(FOLDS),--folds-only $(FOLDS)) --output docs/performance/nested.json)
 	$(BIN)/python benchmarks/scaling.py --output docs/performance/scaling.json
 	$(BIN)/python benchmarks/report.py
 

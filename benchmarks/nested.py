@@ -15,14 +15,20 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import psutil
 
 ROOT = Path(__file__).parents[1]
 METHODS = "constant,linear,wl,freq,autoencoder,gcn,isonn,gin,diffpool,dgcnn,cnn,sdbn,fastisonn,isocapsnet,capsnet"
@@ -41,7 +47,9 @@ def explain_timed(*arguments: Any) -> None:
 
 
 def run_one(content: dict[str, Any], folder: str) -> dict[str, Any]:
-    """One job in this process: seconds of its parts and the number of its inner fits."""
+    """One job in this process: seconds of its parts, the number of its inner fits and the ROC AUC of its test fold."""
+    from sklearn.metrics import roc_auc_score
+
     import nested
     from isocapsnet._threads import one_thread
     from isocapsnet.evaluation.jobs import Task, run_job
@@ -59,7 +67,9 @@ def run_one(content: dict[str, Any], folder: str) -> dict[str, Any]:
     parts = {name: seconds[name] * used / clock for name in PARTS}
     return {
         "method": task.job.method,
+        "fold": 3 * task.job.repeat + task.job.fold,
         **parts,
+        "roc_auc": float(roc_auc_score(record["labels"], np.array(record["probabilities"])[:, 1])),
         "inner_fits": count_inner_fits(task),
         "peak_memory": record["peak_memory"],
     }
@@ -69,6 +79,36 @@ def count_inner_fits(task: Any) -> int | None:
     """The inner fits of a job, by its stored scores; None if this version stores none."""
     path = getattr(task, "inner_scores", None)
     return len(json.loads(Path(path).read_text())["scores"]) if path and Path(path).exists() else None
+
+
+@contextmanager
+def watch_memory() -> Iterator[dict[str, float]]:
+    """The most that this process and its children hold together, in MB, looked at once a second.
+
+    ``shared_once`` counts memory that several processes share once (PSS); ``anonymous`` is without pages of files.
+    """
+    peaks, stop = {"shared_once": 0.0, "anonymous": 0.0}, threading.Event()
+    own = psutil.Process()
+
+    def look() -> None:
+        while not stop.wait(1.0):
+            found = dict.fromkeys(peaks, 0.0)
+            for process in [own, *own.children(recursive=True)]:
+                with suppress(psutil.Error, OSError):
+                    maps = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+                    sizes = {line.split(":")[0]: int(line.split()[1]) for line in maps if line.endswith(" kB")}
+                    found["shared_once"] += sizes["Pss"] * 1024 / 1e6
+                    found["anonymous"] += sizes["Pss_Anon"] * 1024 / 1e6
+            for name, size in found.items():
+                peaks[name] = max(peaks[name], size)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield peaks
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def make_plan(data: str, methods: str, protocol: Any, folder: Path | None = None) -> Any:
@@ -89,8 +129,9 @@ def measure(options: argparse.Namespace) -> None:
     """Sums over folds of every method, written after each job: an interrupted run leaves those that were finished."""
     from isocapsnet.evaluation.protocol import Protocol
 
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    with tempfile.TemporaryDirectory() as name:
+    sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(float))
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name, watch_memory() as peaks:
         has_choice = any(field.name == "search" for field in fields(Protocol))  # not in earlier versions
         protocol = Protocol(**({"search": options.search} if has_choice else {}))
         tasks = make_plan(options.data, options.methods, protocol, Path(name)).tasks(Path(name))
@@ -105,6 +146,7 @@ def measure(options: argparse.Namespace) -> None:
             "n_folds": n_folds,
             "torch": version("torch"),
             "cores": os.cpu_count(),
+            "jobs": options.jobs,
         }
         with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
             for future in as_completed([pool.submit(run_one, task.to_json(), name) for task in chosen]):
@@ -113,14 +155,16 @@ def measure(options: argparse.Namespace) -> None:
                 row["folds"] += 1
                 row["inner_fits"] += answer["inner_fits"] or 0
                 row["peak_memory"] = max(row["peak_memory"], answer["peak_memory"])
+                row.setdefault("roc_auc", {})[str(answer["fold"])] = answer["roc_auc"]
                 for part in PARTS:
                     row[part] += answer[part]
                 print(json.dumps(answer), flush=True)
+                about.update(wall_seconds=time.perf_counter() - began, peak_mb=peaks)
                 if options.output is not None:
                     write(options.output, about, sums)
 
 
-def write(path: Path, about: dict[str, Any], sums: dict[str, dict[str, float]]) -> None:
+def write(path: Path, about: dict[str, Any], sums: dict[str, dict[str, Any]]) -> None:
     """The figures as JSON; methods that were not run keep theirs."""
     earlier = json.loads(path.read_text())["methods"] if path.exists() else {}
     found = {**earlier, **sums}

@@ -19,7 +19,8 @@ def nested_page(result: dict[str, Any], previous: dict[str, Any] | None, table: 
     earlier = {name: _scale(row, previous["n_folds"]) for name, row in before.items()} if previous else {}
     both = [name for name in whole if name in earlier]
     measured = sorted({int(row["folds"]) for row in result["methods"].values()})
-    folds = " or ".join(map(str, measured))
+    folds = "all folds" if measured == [result["n_folds"]] else f"{' or '.join(map(str, measured))} folds"
+    scaled = "" if measured == [result["n_folds"]] else ", and times are scaled up to all of them"
     rows = [
         [
             f"`{name}`",
@@ -27,21 +28,39 @@ def nested_page(result: dict[str, Any], previous: dict[str, Any] | None, table: 
             minutes(sum(earlier[name].values())) if name in earlier else "-",
             minutes(sum(parts.values())),
             *(minutes(parts[part]) for part in PARTS),
+            _mean_auc(result["methods"][name]),
+            _mean_auc(before.get(name, {}), result["methods"][name]),
         ]
         for name, parts in whole.items()
     ]
     now, then = (sum(sum(of[name].values()) for name in both) for of in (whole, earlier)) if both else (0.0, 0.0)
     words = f" The methods measured in both take {then / now:.1f} times less than before." if both else ""
     release = "" if previous is None else f" *Before* is {previous['release']} ({previous['search']} search)."
-    peak = max(row["peak_memory"] for row in result["methods"].values()) / 1024**2
+    together = result["peak_mb"]["shared_once"] / 1000
+    largest = max(row["peak_memory"] for row in result["methods"].values()) / 1e9
+    command = f"python benchmarks/nested.py {result['data']} --jobs {result['jobs']}"
     return [
         "## The nested benchmark\n",
         f"All jobs of `isocapsnet benchmark` on {result['data']} with the nested protocol, {result['n_folds']} folds, "
-        f"{result['search']} search: `python benchmarks/nested.py`. Times are processor seconds on one thread. "
-        f"Of each method {folds} of {result['n_folds']} folds were run, and times are scaled up to all of them."
-        f"{release}{words} The largest job used {peak:.0f} MB.\n",
-        table(["method", "faster by", "before", "now", *PARTS.values()], rows),
+        f"{result['search']} search: `{command}`. Of each method {folds} were run{scaled}. The run took "
+        f"{minutes(result['wall_seconds'])} with {result['jobs']} jobs at a time on {result['cores']} cores. All its "
+        f"processes together held at most {together:.1f} GB, the largest {largest:.1f} GB.\n",
+        f"Times in the table are processor seconds on one thread, and the mean ROC AUC is that of the folds that were "
+        f"run.{release}{words}\n",
+        table(["method", "faster by", "before", "now", *PARTS.values(), "ROC AUC", "before, same folds"], rows),
     ]
+
+
+def _mean_auc(row: dict[str, Any], other: dict[str, Any] | None = None) -> str:
+    """The mean over the folds that were run; with ``other``, the means of both over the folds of both."""
+    found, others = row.get("roc_auc", {}), None if other is None else other["roc_auc"]
+    folds = [fold for fold in found if others is None or fold in others]
+    if not folds:
+        return "-"
+    mean = f"{sum(found[fold] for fold in folds) / len(folds):.3f}"
+    if others is None:
+        return mean
+    return f"{mean}, now {sum(others[fold] for fold in folds) / len(folds):.3f}"
 
 
 def _scale(row: dict[str, float], n_folds: int) -> dict[str, float]:
