@@ -10,17 +10,17 @@ import pytest
 from benchmark_toys import Logistic, Prior, Raises, toy_method, toy_source
 from hypothesis import given
 from hypothesis import strategies as st
+from numba.core.event import trigger_event
 
-from isocapsnet._stages import Watcher, end_epoch, watching
+from isocapsnet._stages import end_epoch
 from isocapsnet.evaluation import InProcessExecutor, Plan, Protocol, timing
 from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.estimation import Fitter
-from isocapsnet.evaluation.jobs import Task, run_job
+from isocapsnet.evaluation.jobs import Task
 from isocapsnet.evaluation.search import count_fits
 from isocapsnet.evaluation.timing import (
     STAGES,
-    USUAL_FITS,
     USUAL_SHARE,
     _extrapolate,
     _spread,
@@ -83,23 +83,28 @@ def test_epochs_that_are_left_out_are_as_long_as_those_before(n_trainings: int, 
     assert seconds["search"] < 10
 
 
-@pytest.mark.parametrize(("search", "share"), [("exhaustive", 1.0), ("halving", USUAL_FITS)])
-def test_a_search_is_as_long_as_its_fits_even_if_it_is_cut(search: str, share: float, tmp_path: Path) -> None:
-    class Counter(Watcher):
-        n_fits = 0
-
-        def on_stage(self, stage: str, number: int, total: int) -> None:
-            self.n_fits = max(self.n_fits, number)
-
-    task, counter = _task(tmp_path, candidates=3, search=search), Counter()
-    with watching(counter):
-        run_job(task)
-    assert counter.n_fits > 3
-    assert _estimate(task)["search"] == pytest.approx(counter.n_fits * 98 * EPOCH, rel=0.01)
-    by_size = _task(tmp_path, candidates=3, search=search, seconds=0.0, per_graph=EPOCH)
+@pytest.mark.parametrize("search", ["exhaustive", "halving"])
+def test_a_search_that_was_cut_needs_the_usual_number_of_fits(search: str, tmp_path: Path) -> None:
+    fewest, most = (count_fits(search, 3, 3, ahead=ahead) for ahead in (1.0, 0.0))
+    usual = np.sqrt(fewest * most)
+    assert _estimate(_task(tmp_path, candidates=4, search=search))["search"] == pytest.approx(usual * 98 * EPOCH, 0.01)
+    by_size = _task(tmp_path, candidates=4, search=search, seconds=0.0, per_graph=EPOCH)
     whole, cut = _estimate(by_size), _estimate(by_size, seconds=1e-6)
-    most = count_fits(search, 3, 3)
-    assert cut["search"] == pytest.approx(whole["search"] * share * most / counter.n_fits, rel=0.1)
+    assert cut["search"] == pytest.approx(whole["search"], rel=0.1)
+
+
+def test_a_search_of_all_graphs_fits_and_epochs_counts_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(_Trial, "end_search", lambda trial, fewest: ended.append(fewest))
+    method = toy_method("logistic", Logistic, parameters={}, space={"C": [0.1, 1.0, 10.0]})
+    task = Plan(toy_source(n_graphs=300), (method,), Protocol(n_candidates=4), repeats=1).tasks(tmp_path)[0]
+    time_job(task, 1e6)
+    assert ended == [3]  # of the first trial, which has few graphs
+    ended.clear()
+    time_job(task, 1e-6)
+    assert ended and set(ended) == {3}
 
 
 class Compiled(Logistic):
@@ -127,6 +132,21 @@ def test_kernels_that_a_trial_compiled_are_not_compiled_again(tmp_path: Path, mo
     task = Plan(toy_source(), (method,), Protocol(n_candidates=3), repeats=1).tasks(tmp_path)[0]
     assert _estimate(task)["search"] < 0.3
     assert len(Compiled.compiled) == 3
+
+
+class Compiles(Logistic):
+    """Compiles in every fit, before the training."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Compiles":
+        with trigger_event("numba:compile"):
+            time.sleep(0.3)
+        return super().fit(X, y)
+
+
+def test_the_time_to_compile_kernels_does_not_count(tmp_path: Path) -> None:
+    method = toy_method("compiles", Compiles, parameters={}, space={"C": [0.1, 1.0]})
+    seconds = _estimate(Plan(toy_source(), (method,), Protocol(n_candidates=2), repeats=1).tasks(tmp_path)[0])
+    assert seconds["search"] < 0.3 and seconds["fit"] < 0.3
 
 
 def test_a_training_with_early_stopping_is_watched_to_its_end(tmp_path: Path) -> None:

@@ -131,9 +131,7 @@ class Fitter:
         if space and not folds:
             _leave_out(_ANY_SETTING, "a class has too few training subjects for inner folds", self.left_out)
         elif folds:
-            defaults = build_estimator(self.factory, self.parameters, seed=0).get_params()
-            defaults |= {TRANSFORM: NO_TRANSFORM} if self._chooses_transform else {}
-            candidates = list_candidates(space, defaults, protocol.n_candidates, seed("candidates"))
+            candidates, defaults = self.list_candidates(space, protocol, seed)
             # Calibration does not change ranks, so the fits of a search leave it out. Those of Iso-CapsNet are then the
             # network of the paper alone, which is what its search is about.
             fit = partial(self.fit, calibrate=False) if "calibrate" in defaults else self.fit
@@ -141,6 +139,14 @@ class Fitter:
             settings = tune(candidates, folds, fit, self.preparation, self.samples, train, labels, *how)
         self.preparation = self.preparation.settle(settings)
         return settings
+
+    def list_candidates(
+        self, space: Mapping[str, Any], protocol: Protocol, seed: Callable[[str], int]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The settings that a search tries, and the default of every parameter."""
+        defaults = build_estimator(self.factory, self.parameters, seed=0).get_params()
+        defaults |= {TRANSFORM: NO_TRANSFORM} if self._chooses_transform else {}
+        return list_candidates(space, defaults, protocol.n_candidates, seed("candidates")), defaults
 
     def fit(self, settings: Mapping[str, Any], graphs: NDArray[Any], labels: NDArray[Any], **inner: Any) -> Any:
         """The estimator with these settings, fitted to prepared graphs."""

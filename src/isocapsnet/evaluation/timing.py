@@ -6,8 +6,11 @@ taken to be as long as those before. If a trial with all training graphs would s
 time of a network is then taken to grow in proportion to their number, and that of another method as it did between the
 last two trials.
 
-How many fits a search needs and which setting it chooses is known only after a search with all graphs. Otherwise it is
-taken to need :data:`USUAL_FITS` of its fits and to choose the defaults.
+How many fits a search needs and which setting it chooses is known only after a search with all graphs and all epochs.
+Otherwise it is taken to choose the defaults, and to need the geometric mean of the fewest and the most fits that are
+possible, from which both differ by the same factor.
+
+Time to compile kernels does not count: they are kept on disk, so they are compiled once on a machine.
 
 A training that may end before its last epoch (early stopping) is the hard part. Such trainings run to their end while
 there is time, and the others are taken to need the same share of their epochs. If no end was seen, they are taken to
@@ -17,8 +20,8 @@ need :data:`USUAL_SHARE` of them.
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median_low
@@ -28,23 +31,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocapsnet._stages import Watcher, watching
+from isocapsnet.evaluation.estimation import Fitter
 from isocapsnet.evaluation.jobs import Fold, Task, find_fold, fit_and_predict, make_fitter, write_explanation
+from isocapsnet.evaluation.search import count_fits
 
 #: The stages of a job.
 STAGES = ("search", "fit", "predict", "explain")
 #: The share of its epochs that a training with early stopping is taken to need if no end was seen. Iso-CapsNet needed
 #: between 0.3 (ABIDE-NYU) and 1 (planted motifs) of them, so this is wrong by a factor below two.
 USUAL_SHARE = 0.55
-#: The share of its largest number of fits that a search by halving is taken to need. It ends early if no setting keeps
-#: up with the defaults: after a third of the fits of two settings, after more than half of those of eight.
-USUAL_FITS = 0.75
 # Training graphs of each class in the first trial; the second has half of them if all graphs would take too long.
 _FIRST_PER_CLASS = 12
 # Epochs after the first are measured for at least this long, or this many of them. A single one is enough only if it is
 # so long that other work on the machine does not matter.
 _EPOCH_SECONDS, _MOST_EPOCHS, _LONG_EPOCH = 0.05, 10, 0.25
 # If the first epoch takes longer than the others by this many seconds, and by more than one of them, it compiled a
-# kernel. That is kept on disk, so the run will not do it again.
+# kernel, for a GPU perhaps.
 _COMPILING = 1.0
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
@@ -84,11 +86,14 @@ class _Trial(Watcher):
     seconds : float
         A search ends before its first fit after this time; there is at least one. Trainings with early stopping are not
         cut before they have taken this long together.
+    compiled : callable
+        The seconds of compiling until now.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, compiled: Callable[[], float] = lambda: 0.0) -> None:
         self._search_seconds = self._watched_seconds = seconds
         self._began = self._entered = time.perf_counter()
+        self._compiled, self._compiled_before = compiled, 0.0
         self._stage = "search"
         self._trainings: list[_Training] = []
         # Shares of their epochs that trainings with early stopping have needed.
@@ -99,6 +104,8 @@ class _Trial(Watcher):
         self.is_assumed = False
         # The fits of the search that were done, and the largest number of them.
         self._fits = 0, 0
+        #: Whether the search trained with fewer epochs than it would.
+        self.is_search_cut = False
         #: Whether a fit took epochs.
         self.has_epochs = False
         #: The seconds that the trial took, and the share of a core that it got.
@@ -124,21 +131,23 @@ class _Trial(Watcher):
             self._watched_seconds -= history[-1]["dur"]
             is_enough &= self._watched_seconds <= 0
         training.is_cut = is_enough and len(history) < max_epochs
+        self.is_search_cut |= training.is_cut and self._stage == "search"
         return training.is_cut
 
     def end_stage(self) -> None:
         """Add the time since the last stage has ended, less compilation, and that of the epochs that were left out."""
-        now = time.perf_counter()
-        spent = max(0.0, now - self._entered - sum(training.compiling_seconds for training in self._trainings))
+        now, compiled = time.perf_counter(), self._compiled()
+        in_epochs = sum(training.compiling_seconds for training in self._trainings)
+        spent = max(0.0, now - self._entered - max(compiled - self._compiled_before, in_epochs))
         self._shares += [len(t.history) / t.max_epochs for t in self._trainings if t.may_stop and not t.is_cut]
         self.seconds[self._stage] += spent + sum(map(self._left_out, self._trainings))
-        self._entered, self._trainings = now, []
+        self._entered, self._compiled_before, self._trainings = now, compiled, []
 
-    def end_search(self, share: float) -> None:
-        """End a search that was cut, or had few graphs. A whole one needs this share of its largest number of fits."""
+    def end_search(self, fewest: int) -> None:
+        """End a search that was cut, or had few graphs. A whole one has at least ``fewest`` fits."""
         self.end_stage()
         done, most = self._fits
-        self.seconds["search"] *= share * most / max(1, done)
+        self.seconds["search"] *= np.sqrt(fewest * most) / max(1, done)
 
     def predict(self, growth: float) -> float:
         """The seconds of a trial with ``growth`` times as many training graphs, at most."""
@@ -171,9 +180,10 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
 
     def attempt(size: int, seconds: float) -> _Trial:
         began, computed = time.perf_counter(), time.process_time()
-        trial = _try(task, _take(fold, order[:size]), seconds / 2, is_whole=size == n_all)
-        trial.spent = time.perf_counter() - began
-        trial.core = min(1.0, (time.process_time() - computed) / trial.spent)
+        with _count_compiling() as compiled:
+            trial = _try(task, _take(fold, order[:size]), seconds / 2, compiled, is_whole=size == n_all)
+            elapsed = time.perf_counter() - began
+            trial.spent, trial.core = elapsed - compiled(), min(1.0, (time.process_time() - computed) / elapsed)
         sizes.append(size)
         trials.append(trial)
         return trial
@@ -208,23 +218,40 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     }
 
 
-def _try(task: Task, fold: Fold, seconds: float, *, is_whole: bool) -> _Trial:
-    """A job that is cut short. Without all graphs, or all fits of its search, it fits the defaults."""
+@contextmanager
+def _count_compiling() -> Iterator[Callable[[], float]]:
+    """A function that returns the seconds that Numba has spent on compiling kernels in this block."""
+    from numba.core.event import TimingListener, install_listener
+
+    with install_listener("numba:compile", TimingListener()) as listener:
+        yield lambda: float(listener.duration) if listener.done else 0.0
+
+
+def _try(task: Task, fold: Fold, seconds: float, compiled: Callable[[], float], *, is_whole: bool) -> _Trial:
+    """A job that is cut short. Unless its search had all graphs, fits and epochs, it fits the defaults."""
     job, samples, fitter = task.job, task.source.load(), make_fitter(task, fold)
-    trial, preparation, settings = _Trial(seconds), fitter.preparation, None
+    trial, preparation, settings = _Trial(seconds, compiled), fitter.preparation, None
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, watching(trial):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
-        if settings is None or not is_whole:
+        if settings is None or not is_whole or trial.is_search_cut:
             settings = {}
-            trial.end_search(1.0 if fold.protocol.search == "exhaustive" else USUAL_FITS)
+            trial.end_search(_fewest_fits(fitter, task, fold))
         fitter.preparation = preparation.settle(settings)
         outcome = fit_and_predict(fitter, settings, samples, fold)
         if task.artifacts is not None:
             write_explanation(Path(folder, "artifacts", "trial"), replace(task, save_model=None), fold, outcome)
         trial.end_stage()
     return trial
+
+
+def _fewest_fits(fitter: Fitter, task: Task, fold: Fold) -> int:
+    """The fits of a search in which no setting keeps up with the defaults."""
+    if not task.job.space:
+        return 0
+    candidates, _ = fitter.list_candidates(task.job.space, fold.protocol, task.job.seed)
+    return count_fits(fold.protocol.search, len(candidates), fold.protocol.inner_folds, ahead=1.0)
 
 
 def _spread(labels: NDArray[Any]) -> NDArray[np.int64]:
