@@ -227,19 +227,20 @@ def test_an_epoch_that_other_work_made_longer_does_not_count() -> None:
 
 
 @given(
-    power=st.floats(0.5, 2.0),
+    power=st.floats(1.0, 2.0),
+    fixed=st.none() | st.floats(0.0, 1.0),
     core=st.floats(0.1, 1.0),
     factor=st.floats(1e-3, 1e3),
     small=st.integers(10, 100),
     growth=st.integers(2, 4),
     n_all=st.integers(400, 10_000),
 )
-def test_a_power_law_is_continued_whatever_share_of_a_core_the_trials_got(
-    power: float, core: float, factor: float, small: int, growth: int, n_all: int
+def test_a_power_law_or_a_line_is_continued_whatever_share_of_a_core_the_trials_got(
+    power: float, fixed: float | None, core: float, factor: float, small: int, growth: int, n_all: int
 ) -> None:
     def law(n: int, core: float = 1.0) -> _Trial:
         trial = _Trial(0.0)
-        trial.core, slow = core, factor * n**power / core
+        trial.core, slow = core, factor * (n**power if fixed is None else fixed * small + n) / core
         trial.seconds = {"search": 5 * slow, "fit": slow, "predict": 1.0, "explain": 2.0}
         return trial
 

@@ -4,7 +4,7 @@ A trial does what the job does, with three shortcuts. Each training stops after 
 left out are taken to be as long. A search stops when the time of the trial is over, and the fits that are left out are
 taken to be as long as those before. If a trial with all training graphs would still take too long, it has fewer. The
 time of a network is then taken to grow in proportion to their number, and that of another method as it did between the
-last two trials.
+last two trials: by a power of their number, or, if it grew less than in proportion, along a line.
 
 How many fits a search needs and which setting it chooses is known only after a search with all graphs and all epochs.
 Otherwise it is taken to choose the defaults, and to need the geometric mean of the fewest and the most fits that are
@@ -50,8 +50,8 @@ _EPOCH_SECONDS, _MOST_EPOCHS, _LONG_EPOCH = 0.05, 10, 0.25
 _COMPILING = 1.0
 # With m times as many graphs a trial is taken to last at most m to this power times as long.
 _CAUTION = 1.3
-# The time of a fit without epochs is taken to grow with a power of the number of graphs between these. Small trials are
-# mostly overhead, so they see too little growth: hence the lower one. No method needs more than a kernel matrix.
+# The time of a fit without epochs is taken to grow with a power of the number of graphs between these. The lower one is
+# for noise. No method needs more than a kernel matrix.
 _LOWEST_POWER, _HIGHEST_POWER = 0.5, 2.0
 
 
@@ -272,14 +272,23 @@ def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
 
 def _extrapolate(sizes: Sequence[int], trials: Sequence[_Trial], n_all: int) -> dict[str, float]:
     """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
+    seconds, growth = trials[-1].seconds, n_all / sizes[-1]
     # A network sees every graph once in an epoch, so its time is taken to grow in proportion.
-    seconds, power = trials[-1].seconds, 1.0
     if len(sizes) > 1 and sizes[-1] > sizes[-2] and not trials[-1].has_epochs:
         # From the fit alone: the search of the smaller trial may have tried other settings. In CPU time, because other
         # work on the machine may have slowed down one of the trials.
         before, after = (trial.seconds["fit"] * trial.core for trial in trials[-2:])
         if before > 0 and after > 0:
-            observed = np.log(after / before) / np.log(sizes[-1] / sizes[-2])
-            power = float(np.clip(observed, _LOWEST_POWER, _HIGHEST_POWER))
-    growth = (n_all / sizes[-1]) ** power
+            growth = _growth_of_fit(sizes[-2:], (before, after), n_all)
     return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}
+
+
+def _growth_of_fit(sizes: Sequence[int], seconds: tuple[float, float], n_all: int) -> float:
+    """How many times longer a fit takes with ``n_all`` graphs than with the larger of two sizes."""
+    (small, large), (before, after) = sizes, seconds
+    observed = np.log(after / before) / np.log(large / small)
+    growth = float((n_all / large) ** np.clip(observed, _LOWEST_POWER, _HIGHEST_POWER))
+    if observed >= 1:
+        return growth
+    # A part of the time does not depend on the number of graphs, and the rest is in proportion to it.
+    return max(growth, 1 + (after - before) / after * (n_all - large) / (large - small))
