@@ -1,14 +1,18 @@
 """Every check of ours on every method of MODELS, and a count of how many ran."""
 
 import pkgutil
+import subprocess
+import sys
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from isocapsnet import models
+from isocapsnet import models, save_model
 from isocapsnet.models import MODELS, GraphClassifier
-from tests.models.estimator_checks import CHECKS, parameters_without_effect
+from isocapsnet.models._network import NetworkClassifier
+from tests.models.estimator_checks import CHECKS, fitted, parameters_without_effect
 
 # Settings that make a fit take a blink; what a method's own tests prove is not repeated here.
 FAST = {
@@ -62,6 +66,37 @@ def test_estimator(method, check):
             CHECKS[check](MAKE[method])
     else:
         CHECKS[check](MAKE[method])
+
+
+PREDICT_FIRST = """
+import sys, warnings
+from pathlib import Path
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from isocapsnet import load_model
+from tests.models.estimator_checks import make_data
+X, y = make_data()
+models = [load_model(path) for path in sorted(Path(sys.argv[1]).iterdir())]
+answers = [model.predict_proba(X) for model in models]
+warnings.simplefilter("error")  # kernels that cannot be used say so
+for model, answer in zip(models, answers):
+    assert_array_equal(clone(model).fit(X, y).predict_proba(X), answer, str(model))
+print(len(models))
+"""
+
+
+def test_a_process_that_predicts_before_it_trains_trains_alike(tmp_path):
+    networks = {name: make for name, make in MAKE.items() if issubclass(make.func, NetworkClassifier)}
+    for name, make in networks.items():
+        save_model(fitted(make), tmp_path / f"{name}.safetensors")
+    done = subprocess.run(
+        [sys.executable, "-c", PREDICT_FIRST, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == len(networks) > 10
 
 
 def test_every_parameter_of_isocapsnet_makes_a_difference_in_one_of_its_forms():

@@ -179,8 +179,8 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     sizes, trials = list[int](), list[_Trial]()
 
     def attempt(size: int, seconds: float) -> _Trial:
-        began, computed = time.perf_counter(), time.process_time()
         with _count_compiling() as compiled:
+            began, computed = time.perf_counter(), time.process_time()
             trial = _try(task, _take(fold, order[:size]), seconds / 2, compiled, is_whole=size == n_all)
             elapsed = time.perf_counter() - began
             trial.spent, trial.core = elapsed - compiled(), min(1.0, (time.process_time() - computed) / elapsed)

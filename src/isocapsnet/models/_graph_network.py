@@ -106,7 +106,7 @@ class NodesAndEdges(nn.Module):
 
 
 class EdgeStore(GraphStore):
-    """Graphs that stay on the device, together with their selected edges, which are the same in every epoch."""
+    """Graphs together with their selected edges, which are the same in every epoch, if both stay on the device."""
 
     def __init__(self, select: Callable[[Tensor], Tensor], *graphs: Any) -> None:
         super().__init__(*graphs)

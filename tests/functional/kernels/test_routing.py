@@ -352,3 +352,14 @@ def test_tensors_on_large_pages_have_the_values_and_the_order_of_the_others():
         assert torch.equal(moved, tensor)
         assert moved.stride() == zeros.stride() == tensor.stride()
         assert not zeros.any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_training_works_after_a_prediction_of_the_same_size():
+    kernel = pytest.importorskip("isocapsnet.functional.kernels.cpu_routing")
+    kernel._rows_of_all.cache_clear()
+    problem = draw_problem(0, torch.float32, 2, 2, 1, 5, 3, 16)
+    with torch.inference_mode():
+        value, permutation, weight = problem
+        route(PermutationCapsules(value, permutation, -0.1, 3), weight, 2, scale=0.4)
+    capsules_and_gradients(*problem, 3, 2, -0.1)

@@ -10,11 +10,20 @@ from isocapsnet.functional.kernels import _stale
 LOOK = """
 import os, torch
 from pathlib import Path
-from isocapsnet.functional.kernels import cpu_routing
+from isocapsnet.functional.kernels import cpu_routing, cpu_spectral, import_kernel
 n_stamps = len(list(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("isocapsnet-kernels.txt")))
-cpu_routing.Windows.of(torch.ones(1, 1, 2, 2), torch.zeros(1, 1, 2, 2).long(), 0.0, 1, torch.ones(1, 1, 4, 1, 16))
-print(cpu_routing.pack_tiles.stats.cache_path, sum(cpu_routing.pack_tiles.stats.cache_hits.values()), n_stamps)
 """
+# For each kernel, something that it compiles, and how to have it compiled.
+USES = {
+    "cpu_routing": (
+        "pack_tiles",
+        "kernel.Windows.of(torch.ones(1, 1, 2, 2), torch.zeros(1, 1, 2, 2).long(), 0.0, 1, torch.ones(1, 1, 4, 1, 16))",
+    ),
+    "cpu_spectral": (
+        "_compare",
+        "kernel.match_profit(torch.ones(1, 2, 2), torch.ones(1, 2, 2), torch.ones(2, 2))",
+    ),
+}
 
 
 def test_only_indices_of_the_kernels_are_removed_and_only_once(tmp_path):
@@ -28,12 +37,16 @@ def test_only_indices_of_the_kernels_are_removed_and_only_once(tmp_path):
     assert ours.exists()
 
 
-def test_code_is_compiled_anew_when_any_source_has_changed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", USES)
+def test_code_is_compiled_anew_when_any_source_has_changed(name, tmp_path, monkeypatch):
     pytest.importorskip("numba")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    compiled, use = USES[name]
+    show = f"stats = kernel.{compiled}.stats; print(stats.cache_path, sum(stats.cache_hits.values()), n_stamps)"
+    script = "\n".join([LOOK, f"kernel = import_kernel('{name}')", use, show])
 
     def look():
-        done = subprocess.run([sys.executable, "-c", LOOK], check=True, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
         folder, hits, n_stamps = done.stdout.split()
         return folder, int(hits), int(n_stamps)
 

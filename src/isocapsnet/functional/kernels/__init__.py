@@ -8,7 +8,8 @@ used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
 the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again. If plain
-torch fails too, the input is at fault: its error is raised, and the kernel stays in use.
+torch fails too, the input is at fault: its error is raised, and the kernel stays in use. A kernel that fails after
+some weights of a training step have moved cannot be replaced in this step: the optimizer refuses it.
 """
 
 import warnings
@@ -84,7 +85,7 @@ def pick_fused(name: str, tensor: Tensor) -> ModuleType | None:
 
 
 def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
-    """Call ``search`` or ``backward`` of a kernel of the match; where it fails, that of the eager one."""
+    """Call a function of a kernel of the match; where it fails, that of the eager one."""
     plain = partial(getattr(eager, function), *arguments)
     if kernel is eager:
         return plain()
@@ -131,7 +132,10 @@ def run_fused(device: torch.device, fused: Callable[[], Result], plain: Callable
 def import_kernel(name: str) -> ModuleType | None:
     """A module of fused kernels; None if there is none of this name or its compiler (Numba, Triton) cannot be used."""
     try:
-        return import_module(f"{__name__}.{name}")
+        module = import_module(f"{__name__}.{name}")
+        if name.startswith("cpu"):
+            import_module(f"{__name__}._simd").forget_stale_code()  # before any of its code is loaded
+        return module
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name in (*_COMPILERS, f"{__name__}.{name}")
         if not missing:

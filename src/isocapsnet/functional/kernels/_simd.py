@@ -754,6 +754,6 @@ def empty(n: int, like: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def forget_stale_code() -> None:
-    """Forget compiled code of other sources; to be called before compiled code is, and done on the first call."""
+    """Forget compiled code of other sources; to be called before code is loaded, and done on the first call."""
     if (folder := empty.stats.cache_path) is not None:  # that of all kernels
         remove_stale_code(Path(folder))

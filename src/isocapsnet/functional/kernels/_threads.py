@@ -7,7 +7,7 @@ them at once (workqueue). A plain thread pool is none of these, compiles faster 
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 from itertools import count
 
@@ -78,7 +78,10 @@ def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
             task(n * i // n_ranges, n * (i + 1) // n_ranges)
 
     helpers = [_pool().submit(work) for _ in range(n_threads - 1)]
-    work()
+    try:
+        work()
+    finally:
+        wait(helpers)  # they write to the same tensors
     for helper in helpers:
         helper.result()
     _pause.note(time.perf_counter() - began, alone)

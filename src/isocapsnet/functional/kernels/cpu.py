@@ -17,7 +17,6 @@ from isocapsnet.functional.permutations import permutation_table
 
 def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """Distance and winning permutation of Eq. 1, both ``(n_graphs, n_templates, n, n)``."""
-    simd.forget_stale_code()
     n_templates, k, _ = templates.shape
     n_graphs, n_nodes, _ = graphs.shape
     n = (n_nodes - k) // stride + 1
@@ -51,7 +50,6 @@ def backward(
     needs_templates: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients through the winning permutation alone, for graphs and for templates."""
-    simd.forget_stale_code()
     n_graphs, n_nodes, _ = graphs.shape
     k = templates.shape[-1]
     table, positions, packed = _orders(k)

@@ -31,7 +31,6 @@ def fits(graphs: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> b
 
 def convolve(graphs: Tensor, weight: Tensor, bias: Tensor, stride: int, padding: int) -> Tensor:
     """``(n_graphs, 1, n, n)``, ``(n_out, 1, k, k)`` and ``(n_out,)`` to ``(n_graphs, m, m, n_out)``."""
-    simd.forget_stale_code()
     padded = pad(graphs[:, 0], [padding] * 4).contiguous()
     rows, columns = ((side - k) // stride + 1 for side, k in zip(padded.shape[1:], weight.shape[2:], strict=True))
     maps = graphs.new_empty(len(graphs), rows, columns, len(weight))
@@ -44,7 +43,6 @@ def convolve(graphs: Tensor, weight: Tensor, bias: Tensor, stride: int, padding:
 
 def backward(grad: Tensor, maps: Tensor, graphs: Tensor, weight: Tensor, stride: int, padding: int) -> tuple[Any, ...]:
     """Gradients of weights and biases, from that of the maps ``(n_graphs, m, m, n_out)``."""
-    simd.forget_stale_code()
     padded = pad(graphs[:, 0], [padding] * 4).contiguous()
     # One sum per graph, added up in order: the result does not depend on the number of threads.
     _, _, *sides = weight.shape

@@ -90,7 +90,6 @@ def scatter(capsules: Tensor, weight: Tensor, leak: bool, contexts: Tensor, grad
 
 def _arrays(capsules: Tensor, weight: Tensor, leak: bool) -> tuple[Any, Any, int, int, int, bool, Any]:
     """What both kernels begin with; tuples tell the compiler by their lengths rows and entries of W, and lanes."""
-    simd.forget_stale_code()
     n_windows, n_groups, n_rows, lanes = capsules.shape
     shape = (None,) * n_rows, (None,) * weight.shape[-1], (None,) * lanes
     return capsules.flatten().numpy(), weight.flatten().numpy(), len(weight), n_windows, n_groups, leak, shape

@@ -35,7 +35,6 @@ def sums(p: Tensor, q: Tensor, weight: Tensor, orders: tuple[np.ndarray, np.ndar
     -------
     Tensor (n_graphs, n_out, n_nodes)
     """
-    simd.forget_stale_code()
     rows, split = _rows(weight.permute(1, 2, 0))
     result = p.new_zeros(len(p), p.shape[2], rows.shape[-1])
     arguments = *_arrays(p, q), *orders, rows.flatten(1).numpy(), split, result.flatten(1).numpy()
@@ -47,7 +46,6 @@ def backward(
     grad: Tensor, p: Tensor, q: Tensor, weight: Tensor, orders: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients for ``p``, ``q`` and ``weight`` from that for the sums."""
-    simd.forget_stale_code()
     rows, split = _rows(weight.permute(1, 2, 0))
     grads, _ = _rows(grad.transpose(1, 2))
     grad_p, grad_q, grad_rows = p.new_empty(p.shape), q.new_empty(q.shape), rows.new_zeros(rows.shape)

@@ -38,7 +38,6 @@ def fits(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 def apply(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """``(n_graphs, n_in)``, ``(n_out, n_in)`` and ``(n_out,)`` to ``(n_graphs, n_out)``."""
-    simd.forget_stale_code()
     padded = torch.nn.functional.pad(inputs, [0, 0, 0, -len(inputs) % _SIDE]).contiguous()
     output = inputs.new_empty(len(padded), len(weight))
     arguments = padded.flatten().numpy(), weight.contiguous().flatten().numpy(), bias.numpy(), output.numpy()
@@ -48,7 +47,6 @@ def apply(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def grad_inputs(grad: Tensor, weight: Tensor) -> Tensor:
     """The gradient for the inputs ``(n_graphs, n_in)`` from that for the output ``(n_graphs, n_out)``."""
-    simd.forget_stale_code()
     n_vectors = weight.shape[1] * weight.element_size() // simd.VECTOR_BYTES
     # Vectors of all graphs together: neighbours in memory, unlike the rows of a matrix.
     sums = grad.new_zeros(n_vectors, len(grad), weight.shape[1] // n_vectors)
@@ -62,7 +60,6 @@ def grad_weight(grad: Tensor, inputs: Tensor, taker: Taker | None = None) -> Ten
 
     With a taker, it is taken in parts of some rows, and None is returned.
     """
-    simd.forget_stale_code()
     n_out, n_in = grad.shape[1], inputs.shape[1]
     size = _SIDE * simd.VECTOR_BYTES // inputs.element_size()
     packed = inputs.detach().unflatten(1, (-1, size)).transpose(0, 1).contiguous().flatten().numpy()

@@ -32,7 +32,6 @@ def convolve(inputs: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tens
     Inputs ``(n_graphs, n_in, n, n)`` with padded borders, weights ``(n_out, n_in, k, k)`` and biases ``(n_out,)`` to
     two tensors ``(n_graphs, n_out, ⌈n/2⌉, ⌈n/2⌉)``.
     """
-    simd.forget_stale_code()
     n_out, k = weight.shape[0], weight.shape[-1]
     side = -(-inputs.shape[-1] // 2)
     pooled = inputs.new_empty(len(inputs), n_out, side, side)
@@ -59,7 +58,6 @@ def backward(
     grad: Tensor, winner: Tensor, inputs: Tensor, weight: Tensor, needs_inputs: bool
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Gradients of inputs ``(n_graphs, n_in, n, n)``, weights ``(n_out, n_in, k, k)`` and biases ``(n_out,)``."""
-    simd.forget_stale_code()
     n_out, n_in, k, _ = weight.shape
     lanes = simd.VECTOR_BYTES // inputs.element_size()
     n_vectors = -(-k * n_in // lanes)

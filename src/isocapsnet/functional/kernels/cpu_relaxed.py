@@ -27,7 +27,6 @@ def distances(graphs: Tensor, vectors: Tensor, index: Tensor, middle: Tensor, st
         M.
     stride : int
     """
-    simd.forget_stale_code()
     n = (graphs.shape[1] - middle.shape[-1]) // stride + 1
     result = graphs.new_empty(len(graphs), len(middle), n, n)
     arguments = *_arrays(graphs, vectors, index, middle), stride, result.numpy()
@@ -39,7 +38,6 @@ def backward(
     grad: Tensor, distance: Tensor, graphs: Tensor, vectors: Tensor, index: Tensor, middle: Tensor, stride: int
 ) -> Tensor:
     """The gradient of M ``(n_templates, k, k)``: Σ Vᵀ (V M Vᵀ - A) V · grad / distance over all windows."""
-    simd.forget_stale_code()
     # One sum per graph, added up in order: the result does not depend on the number of threads.
     parts = middle.new_zeros(len(graphs), *middle.shape)
     arrays = _arrays(graphs, vectors, index, middle)

@@ -2,7 +2,8 @@
 
 The vote of a window is û = excess · Σ selected rows of W + γ · Σ all rows of W. A tile of windows, one per lane of a
 vector, stays in the nearest caches while the graphs of the batch pass by. What goes to memory is one sum per graph and
-class, and in the backward pass the couplings of some graphs at a time.
+class, and in the backward pass the couplings of some graphs at a time. With more than eight nodes, the rows of each
+permutation go to memory too.
 """
 
 import math
@@ -56,7 +57,6 @@ class Windows(NamedTuple):
     @classmethod
     def of(cls, value: Tensor, permutation: Tensor, padding: float, kernel_size: int, weight: Tensor) -> "Windows":
         """From capsules ``(n_graphs, n_templates, n, n)`` and weights ``(n_classes, n_templates, n², k², size)``."""
-        simd.forget_stale_code()
         values, numbers = value.detach().flatten(1).contiguous(), permutation.flatten(1).contiguous()
         lanes = simd.VECTOR_BYTES // values.element_size()
         excess = values.new_empty(-(-values.shape[1] // lanes), len(values), lanes)
@@ -106,7 +106,8 @@ def _selected_rows(number: Tensor, kernel_size: int) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=TABLE_SIZE)
 def _rows_of_all(kernel_size: int) -> Tensor:
-    return _as_rows(permutation_table(kernel_size))
+    with torch.inference_mode(False):  # also used in training, whoever asks first
+        return _as_rows(permutation_table(kernel_size))
 
 
 def _as_rows(orders: Tensor) -> Tensor:

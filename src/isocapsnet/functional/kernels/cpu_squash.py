@@ -10,7 +10,6 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 # For fewer entries, plain torch takes no longer.
@@ -28,7 +27,6 @@ def fits(x: Tensor) -> bool:
 
 def squash(x: Tensor) -> Tensor:
     """The squashed vectors ``(..., size)``, in the memory order of ``x``."""
-    simd.forget_stale_code()
     result = torch.empty_like(x)
     arguments = _rows(x), _rows(result), (None,) * x.shape[-1]
     parallel_ranges(lambda start, stop: _squash(*arguments, start, stop), x.numel() // x.shape[-1])
@@ -37,7 +35,6 @@ def squash(x: Tensor) -> Tensor:
 
 def backward(grad: Tensor, x: Tensor) -> Tensor:
     """The gradient for ``x`` from that for the squashed vectors."""
-    simd.forget_stale_code()
     result = torch.empty_like(x)
     # In the memory order of x; a sum hands down a gradient without strides.
     grad = grad if grad.stride() == x.stride() else torch.empty_like(x).copy_(grad)

@@ -22,7 +22,6 @@ _AT_ONCE = 4
 
 def double(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Inputs ``(n_graphs, n_in, n, n)``, weights ``(n_in, n_out, 4, 4)``, biases to ``(n_graphs, n_out, 2n, 2n)``."""
-    simd.forget_stale_code()
     n_graphs, _, n, _ = inputs.shape
     result = inputs.new_empty(n_graphs, weight.shape[1], 2 * n, 2 * n)
     arguments = inputs.contiguous().numpy(), _by_parity(weight.transpose(0, 1)).numpy(), bias.numpy(), result.numpy()
@@ -32,7 +31,6 @@ def double(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def backward(grad: Tensor, inputs: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of inputs, weights and biases."""
-    simd.forget_stale_code()
     n_graphs, n_in, n_out = len(inputs), *weight.shape[:2]
     grad_inputs = torch.empty_like(inputs, memory_format=torch.contiguous_format)
     # One sum per graph, added up in order: the result does not depend on the number of threads.
