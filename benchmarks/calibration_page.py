@@ -21,9 +21,9 @@ Row = Mapping[str, Any]
 
 HEAD = """# Calibration of the verdicts
 
-How often "above chance", "different" and "equivalent" are said where they are false, how often they are found where
-they are true, and how often a 95 % interval holds the value that it is about. Every figure is a share of simulated
-datasets. This page is written by `benchmarks/calibration.py` from `docs/calibration/*.json`; do not edit it.
+This page shows how often verdicts are wrong, how often they detect a true effect, and how often a 95 % interval
+contains the true value. Every figure is a share of simulated datasets. The page is written by
+`benchmarks/calibration.py` from `docs/calibration/*.json`; do not edit it.
 
 ```bash
 python benchmarks/calibration.py ridge --jobs 16            # all cells below
@@ -39,7 +39,7 @@ resampled-t`). Tests are at the 5 % level, one at a time, before Holm's adjustme
 
 A share of n datasets is uncertain. It is marked with **!**, and counted as "above .05", if it is above .05 by a
 one-sided 99 % binomial bound: if a test that is wrong in 5 % of datasets would reach it with a probability below 1 %.
-{marks} A share without the mark is not shown to be at most .05.
+{marks} An unmarked share may still be above .05.
 """
 
 RIDGE = """## Ridge regression
@@ -107,7 +107,7 @@ TRUE = {
     "equivalent, both at 0.8": ("0.8", "equivalent"),
     "equivalent within ±0.1, both at 0.8": ("0.8", "alike"),
 }
-#: Claims that the old test does not make.
+#: Claims that `resampled-t` does not make.
 OF_NEW_TEST = ("equivalent", "alike")
 
 
@@ -166,7 +166,7 @@ def _gain(cells: Mapping[str, Row]) -> str:
         if claim in OF_NEW_TEST:
             continue
         held = [name for name, row in cells.items() if _holds_level(row, claim)]
-        for where, names in (("all", list(cells)), ("where the old test is not above .05 by the 99 % bound", held)):
+        for where, names in (("all", list(cells)), ("where `resampled-t` is not above .05 by the 99 % bound", held)):
             counts = {test: [_count(cells[n], scenario, claim, test) for n in names] for test in (NEW, OLD)}
             gains = [_gain_of(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True)]
             clearly = sum(_is_clearly_less(*pair) for pair in zip(counts[NEW], counts[OLD], strict=True))
@@ -185,7 +185,7 @@ def _gain(cells: Mapping[str, Row]) -> str:
 
 
 def _holds_level(row: Row, claim: str) -> bool:
-    """Whether the old test is not above .05 in a cell by the 99 % bound, wherever the claim is false."""
+    """Whether `resampled-t` is not above .05 in a cell by the 99 % bound, wherever the claim is false."""
     return not any(is_exceeded(_count(row, s, c, OLD)) for s, c in FALSE.values() if c == claim)
 
 
@@ -273,8 +273,8 @@ METHODS_HEAD = """## The library's methods
 
 Graphs of 30 nodes, noise with shared factors and no effect. `linear` chooses its penalty inside each training fold;
 `gin` trains for 5 and `isocapsnet` for 3 epochs. "Different" is from a linear model with a fixed penalty, which is as
-good as any method where there is nothing to find. 500 datasets a cell are planned for `linear` and 100 for the
-networks; the number that was run stands in each row. All columns of a row are of the same datasets.
+good as any method where there is nothing to find. All columns of a row are of the same
+datasets; "datasets" is their number.
 """
 
 

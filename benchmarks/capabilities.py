@@ -225,13 +225,14 @@ def sections(content: dict[str, Any]) -> dict[str, list[str]]:
         figures.append(f"| `{name}` | {' | '.join(cells)} |")
     n_seeds = sorted({len(folds) for row in content["methods"].values() for folds in row["scores"].values()})
     measured = (
-        "For each effect {datasets} dataset(s) of {n_graphs} graphs of {n_nodes} nodes, half of them of class 1, with "
+        "For each effect {datasets} of {n_graphs} graphs of {n_nodes} nodes, half of them of class 1, with "
         "patterns of {kernel_size} nodes and a signal to noise of {signal_to_noise:g} (`make_planted_graphs`, seeds "
         'from 0). Protocol "{protocol}" ({tuning}), {n_folds} stratified folds, the same for all methods. Each figure '
         "is the mean over all test folds of the datasets."
     )
     tuning = "each method's defaults, without a search" if settings["protocol"] == "paper" else "with a search"
     datasets = " to ".join(map(str, [n_seeds[0], n_seeds[-1]] if len(n_seeds) > 1 else n_seeds))
+    datasets = "one dataset" if datasets == "1" else f"{datasets} datasets"
     measured = measured.format(**settings, tuning=tuning, n_folds=N_FOLDS, datasets=datasets)
     if missing := [f"`{name}`" for name in MODELS if name not in table]:
         measured += f" Not measured yet: {_listed(missing)}."

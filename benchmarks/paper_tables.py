@@ -8,7 +8,7 @@
 
 Each folder becomes one section between two markers; a section that is there already is replaced, everything else in
 the file stays. The paper's figures are Tables 1 and 2 of arXiv 2206.13465. The last column of a benchmark says which
-verdicts the former test, the resampled t-test, gives for the same records.
+verdicts the resampled t-test gives for the same records.
 """
 
 import argparse
@@ -23,8 +23,8 @@ import pandas as pd
 
 import isocapsnet
 
-#: The test that other papers use, and that was the default before; a column has its verdicts where they differ.
-_FORMER_TEST = "resampled-t"
+#: The test that other papers use; a column has its verdicts where they differ.
+_OTHER_TEST = "resampled-t"
 _METHODS = (
     "wl", "freq", "cnn", "sdbn", "dgcnn", "autoencoder", "gcn", "gin", "diffpool", "fastisonn", "isonn", "capsnet",
     "isocapsnet",
@@ -78,12 +78,12 @@ def section_of(folder: Path) -> str:
     content = json.loads((folder / "results.json").read_text())
     if (folder / "sweep.csv").exists():
         return _sweep_section(folder, content)
-    former = isocapsnet.open_results(folder, test=_FORMER_TEST)
+    others = isocapsnet.open_results(folder, test=_OTHER_TEST)
     chosen = {
         method: ", ".join(f"{name} {times}" for name, times in counter.most_common())
-        for method, counter in former.transforms.items()
+        for method, counter in others.transforms.items()
     }
-    return _benchmark_section(content, former.verdicts, chosen)
+    return _benchmark_section(content, others.verdicts, chosen)
 
 
 def put_section(text: str, name: str, section: str) -> str:
@@ -104,18 +104,18 @@ def paper_figures(dataset: str, method: str) -> dict[str, float]:
     return {metric: values[_METHODS.index(method)] for metric, values in figures.items()}
 
 
-def _benchmark_section(content: dict[str, Any], former: Mapping[str, str], chosen: Mapping[str, str]) -> str:
-    """A table of methods; the last column says what changed from the ``former`` verdicts, by method.
+def _benchmark_section(content: dict[str, Any], others: Mapping[str, str], chosen: Mapping[str, str]) -> str:
+    """A table of methods; the last column has the verdict by another test, ``others``, where it differs.
 
     ``chosen`` has the transforms that the search of a method chose, if it could choose.
     """
     name, protocol = content["passport"]["name"], content["protocol"]
     has_paper = bool(paper_figures(name, "isocapsnet"))
     header = ["method", "accuracy", "weighted F1", "balanced accuracy", "ROC AUC [95 %]", "s/job", "verdict"]
-    header += ["transform (folds)", "what changed"] if chosen else ["what changed"]
+    header += ["transform (folds)", "by `resampled-t`"] if chosen else ["by `resampled-t`"]
     if has_paper:
         header[2:2], header[4:4] = ["paper"], ["paper"]
-    lines, n_changed = [table_row(header), table_row(["---"] * len(header))], 0
+    lines, n_different = [table_row(header), table_row(["---"] * len(header))], 0
     for method in sorted(content["methods"], key=lambda m: -(m["metrics"]["roc_auc"]["mean"] or 0)):
         metrics = {metric: interval["mean"] for metric, interval in method["metrics"].items()}
         area, paper = method["metrics"]["roc_auc"], paper_figures(name, method["method"])
@@ -125,10 +125,10 @@ def _benchmark_section(content: dict[str, Any], former: Mapping[str, str], chose
         interval = f"{number(area['mean'])} [{number(area['low'])}, {number(area['high'])}]"
         cells += [number(metrics["balanced_accuracy"]), interval, number(method["seconds"], 2), method["verdict"]]
         cells += [chosen.get(method["method"], "-")] if chosen else []
-        before = former.get(method["method"], method["verdict"]).split(" (")[0]
-        has_changed = before != method["verdict"].split(" (")[0]
-        n_changed += has_changed
-        lines.append(table_row([*cells, f"before: {before}" if has_changed else "-"]))
+        other = others.get(method["method"], method["verdict"]).split(" (")[0]
+        differs = other != method["verdict"].split(" (")[0]
+        n_different += differs
+        lines.append(table_row([*cells, other if differs else "-"]))
     classes = ", ".join(f"{label}: {count}" for label, count in content["passport"]["classes"].items())
     what = (
         f"{content['passport']['n_graphs']} graphs of {content['passport']['n_nodes']} nodes ({classes}), "
@@ -136,8 +136,8 @@ def _benchmark_section(content: dict[str, Any], former: Mapping[str, str], chose
         f"80 % power begins at a ROC AUC of {number(content['detectable']['above_chance'], 2)} against chance."
     )
     n_methods = len(content["methods"])
-    note = f"{n_changed} of {n_methods} verdicts differ from those of the former test (`--test {_FORMER_TEST}`)."
-    if any("too few folds" in verdict for verdict in former.values()):
+    note = f"{n_different} of {n_methods} verdicts differ with `--test {_OTHER_TEST}`."
+    if any("too few folds" in verdict for verdict in others.values()):
         note += " By that test even a perfect score would not be above chance here: it needs more folds."
     return "\n".join([f"## {name}", "", what, "", f"```\n{content['command']}\n```", "", *lines, "", note])
 

@@ -47,7 +47,7 @@ def test_a_section_replaces_itself_and_nothing_else(tables: ModuleType) -> None:
     )
 
 
-def test_what_changed_is_the_verdict_of_the_former_test_for_the_same_records(
+def test_the_last_column_is_the_verdict_of_the_other_test_for_the_same_records(
     tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = make_planted_graphs(60, 8, signal_to_noise=4, random_state=0)
@@ -55,13 +55,13 @@ def test_what_changed_is_the_verdict_of_the_former_test_for_the_same_records(
     results = ic.benchmark(
         data, ["linear[C=1.0]", "constant"], out=tmp_path / "planted", folds=2, repeats=1, jobs=0, progress=False
     )
-    former = ic.open_results(tmp_path / "planted", test="resampled-t").verdicts
+    other = ic.open_results(tmp_path / "planted", test="resampled-t").verdicts
     assert results.verdicts["linear[C=1.0]"].startswith("above chance")
-    assert former["linear[C=1.0]"].startswith("not distinguishable from chance (")
+    assert other["linear[C=1.0]"].startswith("not distinguishable from chance (")
     monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "planted"), "--out", str(tmp_path / "results.md")])
     tables.main()
     [row] = [line for line in (tmp_path / "results.md").read_text().splitlines() if line.startswith("| `linear")]
-    assert row.endswith(f"| {results.verdicts['linear[C=1.0]']} | before: not distinguishable from chance |")
+    assert row.endswith(f"| {results.verdicts['linear[C=1.0]']} | not distinguishable from chance |")
 
 
 def test_a_section_has_ours_beside_the_papers(tables: ModuleType) -> None:
@@ -77,7 +77,7 @@ def test_a_section_has_ours_beside_the_papers(tables: ModuleType) -> None:
     }
     section = tables._benchmark_section(content, {"isocapsnet": "undecided", "constant": "above chance"}, {})
     row = "| `isocapsnet` | 0.600 | 0.750 | 0.600 | 0.672 | 0.600 | 0.600 [0.500, 0.700] | 1.50 | above chance |"
-    assert f"{row} before: undecided |" in section
+    assert f"{row} undecided |" in section
     assert "above chance | - |" in section
     assert "1 of 2 verdicts" in section and "--test resampled-t" in section
     assert "| `constant` | 0.600 | - | 0.600 | - |" in section

@@ -1,4 +1,4 @@
-"""Brain-graph classification that can be trusted.
+"""Classification of brain graphs, evaluated without leakage.
 
 Public names are imported on first use (PEP 562), so that ``import isocapsnet`` is fast and the command line prints its
 help without torch.

@@ -266,7 +266,7 @@ def list_transforms(names: str | Sequence[str]) -> dict[str, Step]:
         if name == NO_TRANSFORM:
             continue  # always among the candidates
         if name not in known:
-            raise InputError(f"choose_transform={name} is not a transform to choose; use {', '.join(known)}.")
+            raise InputError(f"choose_transform={name} is not supported; use {', '.join(known)}.")
         transforms[method_label(name, parameters)] = make_step(name, parameters)
     return transforms
 

@@ -266,7 +266,7 @@ def _check_data(samples: Samples, protocol: Protocol, steps: Sequence[Step], opt
             'protocol="nested".'
         )
     if options.search != Protocol.search and not protocol.is_tuned:
-        raise InputError(f"search={options.search} does not apply: nothing is searched here; leave it out.")
+        raise InputError(f"search={options.search} does not apply: this run has no inner search; leave it out.")
     if options.use_unlabeled and not len(samples.unlabelled):
         raise InputError("use_unlabeled=True does not apply: every graph has a label; leave it out.")
     check_steps(samples, steps)

@@ -167,7 +167,7 @@ def _version_of(item: Mapping[str, Any]) -> tuple[str, int]:
 
 def _check_folders(paths: Sequence[Path]) -> None:
     if not paths:
-        raise InputError("There is no folder; name a folder that a benchmark wrote.")
+        raise InputError("No folder was given; name a folder that a benchmark wrote.")
     for path in paths:
         if not path.is_dir():
             raise InputError(f"There is no folder {path}; name a folder that a benchmark wrote.")

@@ -123,9 +123,9 @@ wall-clock seconds of all three commands on two cores. This command writes the p
 python -m tests.datasets.transcripts docs/datasets-transcripts.md
 ```
 
-`data check` reads the data, says what would be corrected or refused, and ends with a command that works. It can be left
-out. [datasets.md](datasets.md) explains the options. Real studies take longer in the second command: see `--dry-run` in
-[benchmark.md](benchmark.md).
+`data check` reads the data, says what would be corrected or refused, and ends with a command that works, if there is
+one. It can be left out. [datasets.md](datasets.md) explains the options. Real studies take longer in the second
+command: see `--dry-run` in [benchmark.md](benchmark.md).
 """
 
 if __name__ == "__main__":

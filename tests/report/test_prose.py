@@ -198,7 +198,7 @@ def test_methods_text_counts_graphs_and_names_the_test_against_chance() -> None:
     by_t_test = replace(content, table=replace(content.table, test="resampled-t"))
     assert "one-sided corrected resampled t-test" in prose.methods_text(by_t_test)
     permuted = replace(content, protocol={"name": "nested", "permutations": 1000})
-    assert "by 1000 permutations of the labels" in prose.methods_text(permuted)
+    assert "by 1000 permutations of the subjects' data" in prose.methods_text(permuted)
 
 
 def test_chosen_settings_are_counted_over_folds() -> None:

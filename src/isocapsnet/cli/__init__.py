@@ -84,7 +84,7 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="isocapsnet")
 def main() -> None:
-    """Brain-graph classification that can be trusted.
+    """Classification of brain graphs, evaluated without leakage.
 
     \b
     Examples

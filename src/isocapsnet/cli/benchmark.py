@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--permutations",
     type=click.IntRange(0),
     default=0,
-    help="Test against chance with this many permutations of the labels.",
+    help="Test against chance with this many permutations of the subjects' data.",
 )
 @click.option("--audit", type=click.Choice(["node-order"]), help="Also run with shuffled nodes.")
 @click.option(

@@ -168,7 +168,7 @@ def check(path: str, out: Path | None, as_json: bool, **options: Any) -> None:
     """List the problems of PATH (a file, folder or dataset name): counts, and the first few of each kind.
 
     Shows why the data would be refused, what would be corrected, and what is unusual. The last line is a command that
-    works. The exit code is 0 if the data can be used and 2 if they would be refused.
+    works, if there is one. The exit code is 0 if the data can be used and 2 if they would be refused.
 
     \b
     Examples

@@ -10,7 +10,7 @@ from isocapsnet._safe_text import printable
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--self-test/--no-self-test", default=True, help="Fit a small model, compare kernels (default; 10 s).")
+@click.option("--self-test/--no-self-test", default=True, help="Fit a small model, compare kernels (default).")
 def doctor(as_json: bool, self_test: bool) -> None:
     """Check the installation: versions, extras, devices, kernels, folders, and a self test.
 

@@ -200,8 +200,8 @@ def against_controls(content: Content) -> list[str]:
         weak = [r.method for r in _contenders(content) if r.p_chance <= LEVEL and control.method in r.not_better_than]
         if weak:
             sentences.append(
-                f"Not shown to be better than {control.method}: {listing(weak)}. It is not shown that graphs tell "
-                f"{'it' if len(weak) == 1 else 'them'} more than {given}."
+                f"Not shown to be better than {control.method}: {listing(weak)}. It is not shown that the graphs "
+                f"contain information beyond {given}."
             )
     return sentences or ([content.confounds] if content.confounds else [])
 

@@ -65,10 +65,10 @@ def multiplicity_text(content: Content) -> str:
         return ""
     return (
         f"p-values are adjusted by Holm's method inside each family of tests: {listing(families)}. Each family has a "
-        "false finding in at most 5 % of studies. Methods with constant scores cannot differ from chance and are not "
-        "counted. Holm's method multiplies the smallest p-value of n tests by n, the next by n − 1, and so on, and "
-        "never lets an adjusted p-value be smaller than the one before it. Equal adjusted p-values thus need not mean "
-        "equal evidence."
+        "false finding in at most 5 % of studies, if each test holds its level. Methods with constant scores cannot "
+        "differ from chance and are not counted. Holm's method multiplies the smallest p-value of n tests by n, the "
+        "next by n − 1, and so on, and never lets an adjusted p-value be smaller than the one before it. Equal "
+        "adjusted p-values thus need not mean equal evidence."
     )
 
 
@@ -92,7 +92,10 @@ def protocol_text(content: Content) -> str:
             f"inner folds, from at most {protocol['n_candidates']} settings per method, including its defaults."
         )
         if protocol.get("search") == "halving":
-            words.append("After each inner fold the better half of the settings was kept, always with the defaults.")
+            words.append(
+                "After each inner fold the better half of the settings was kept, without those far behind the "
+                "defaults. The defaults were used unless another setting was better by more than a margin."
+            )
     elif name:
         words.append("The protocol did no tuning: every method used the parameters shown.")
     own = [f"{listing(names)} of {method.label}" for method in content.methods if (names := selected_in_fit(method))]
@@ -162,7 +165,7 @@ def methods_text(content: Content) -> str:
     packages = [f"{name} {versions[name]}" for name in ("torch", "scikit-learn", "numpy", "python") if name in versions]
     permutations, procedure = content.protocol.get("permutations"), TESTS[content.table.test]
     chance = (
-        f"by {permutations} permutations of the labels, each through the whole protocol"
+        f"by {permutations} permutations of the subjects' data, each through the whole protocol"
         if permutations
         else procedure.of_chance
     )

@@ -33,7 +33,7 @@ class Stage(NamedTuple):
     def from_json(cls, content: Any) -> "Stage":
         """A stage that a process has sent."""
         if not isinstance(content, list) or len(content) != 5 or not isinstance(content[0], str):
-            raise InputError("A process reported something that is not a stage.")
+            raise InputError("A worker process sent a progress message that cannot be read.")
         return cls(content[0], *(int(number) for number in content[1:]))
 
 
