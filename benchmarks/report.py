@@ -170,8 +170,8 @@ def epoch_page(rows: list[dict[str, Any]]) -> list[str]:
                 for row in rows
             ),
         ),
-        f"{compare_with_literal(rows)} Most of the remaining time is not the match. It is routing, which passes over the "
-        "weights of every window six times, and the decoder. Without "
+        f"{compare_with_literal(rows)} Most of the remaining time is not the match. It is routing, which passes over "
+        "the weights of every window six times, and the decoder. Without "
         f"reconstruction the fused epochs take {without}.\n",
     ]
 
