@@ -293,9 +293,12 @@ def test_compiled_assignment_equals_the_plain_one_also_where_several_are_best(k,
     assert torch.equal(kernel.assigned_columns(profit), assigned_columns(profit))
 
 
+@pytest.mark.parametrize("is_symmetric", [False, True])
 @pytest.mark.parametrize("values", [1, 400, 3000, 10**9])
-def test_parts_do_not_change_the_spectral_match(values, monkeypatch):
+def test_neither_parts_nor_symmetry_change_the_spectral_match(values, is_symmetric, monkeypatch):
+    """In symmetric graphs, a permutation is found once for two windows."""
     graphs, templates = random_tensor(0, 3, 9, 9), random_tensor(1, 2, 4, 4)
+    graphs = graphs + graphs.mT if is_symmetric else graphs
     vectors = window_eigenvectors(graphs, 4)
     monkeypatch.setattr(isomorphic, "_CHUNK_VALUES", {"cpu": values})
     match = spectral_permutations(graphs, templates)
@@ -306,10 +309,13 @@ def test_parts_do_not_change_the_spectral_match(values, monkeypatch):
         assert permutation_matrices(match.permutation[b, c, s, t], 4).equal(alone.matrix[0, 0, 0, 0].bool())
 
 
+@pytest.mark.parametrize("is_symmetric", [False, True])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("k", [1, 4, 9, 20])
-def test_the_compiled_spectral_match_equals_the_plain_one_in_values_and_gradients(k, stride, monkeypatch):
+def test_the_compiled_spectral_match_equals_the_plain_one_in_values_and_gradients(k, stride, is_symmetric, monkeypatch):
     graphs, templates = random_tensor(0, 3, k + 5, k + 5), random_tensor(1, 2, k, k)
+    if is_symmetric:
+        graphs, templates[0] = graphs + graphs.mT, templates[0] + templates[0].mT
     graphs[0, :k, :k] = templates[0]
 
     def match_and_gradients():

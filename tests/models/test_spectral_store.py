@@ -22,6 +22,8 @@ def test_kept_eigenvectors_are_those_of_the_windows_bit_for_bit(is_symmetric, st
     expected = window_eigenvectors(torch.from_numpy(graphs[[3, 1]]), 4, stride)
     assert torch.equal(inputs["window_vectors"][:, :], expected)
     assert torch.equal(inputs["window_vectors"][1:, 1:3], expected[1:, 1:3])
+    windows = torch.tensor([0, 2, 3]), torch.tensor([3, 1, 3])
+    assert torch.equal(inputs["window_vectors"][1:, *windows], expected[1:, *windows])
     too_large = SpectralStore(4, stride, True, *arguments, kept_bytes=store.vectors.tensor.nbytes - 1)
     assert too_large.vectors is None
     assert torch.equal(too_large.batch(np.array([2]))[0], torch.from_numpy(graphs[[2]]))

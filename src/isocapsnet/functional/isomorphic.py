@@ -162,8 +162,8 @@ def spectral_match(
     stride : int
     projection : {"permutation", "none", "orthogonal"}
     window_vectors : Tensor (n_graphs, n, n, k, k), optional
-        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly; or an object with such a
-        tensor as ``object[:, :]`` and its parts.
+        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly; or an object with the
+        parts of such a tensor, as ``object[:, :]`` and ``object[graphs, rows, columns]``.
     sort_eigenvalues : bool
         Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see ``eigenvectors``.
 
@@ -220,15 +220,22 @@ def _search_spectrum(
     template_vectors = eigenvectors(templates, sort_eigenvalues).abs()
     distance = graphs.new_empty(n_graphs, n_templates, n, n)
     permutation = torch.empty(n_graphs, n_templates, n, n, dtype=torch.int64, device=graphs.device)
-    chunk_values = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"])
-    for part in product(_slices(n_graphs, chunk_values // (n * n * k**2)), _slices(n, chunk_values // (n * k**2))):
-        flat = windows[part].reshape(-1, k, k)
-        own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part].reshape(-1, k, k)
-        absolute = own.abs()
+    # In symmetric graphs, the window at rows t and columns s is the transpose of that at s and t. Both have the same
+    # eigenvectors, and so the same permutation.
+    has_twins = torch.equal(graphs, graphs.transpose(1, 2))
+    rows, columns = torch.triu_indices(n, n, offset=0 if has_twins else -n, device=graphs.device)
+    most = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"]) // k**2
+    for part, some in product(_slices(n_graphs, most // len(rows)), _slices(len(rows), most)):
+        s, t = rows[some], columns[some]
+        flat = windows[part, s, t].flatten(0, 1)
+        own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part, s, t]
+        absolute = own.abs().view_as(flat)
+        alike = torch.stack([flat, flat.transpose(1, 2)], dim=1) if has_twins else flat[:, None]
         for i in range(n_templates):
-            found = match_profit(absolute @ template_vectors[i].T, flat, templates[i])
-            for result, values in zip((distance, permutation), found, strict=True):
-                result[part[0], i, part[1]] = values.view_as(result[part[0], i, part[1]])
+            distances, numbers = match_profit(absolute @ template_vectors[i].T, alike, templates[i])
+            for place, values in zip(((s, t), (t, s)), distances.T, strict=False):
+                distance[part, i][:, *place] = values.view(-1, len(s))
+                permutation[part, i][:, *place] = numbers.view(-1, len(s))
     return distance, permutation
 
 

@@ -33,8 +33,10 @@ class WindowVectors:
     def __init__(self, tensor: Tensor, index: Tensor, distinct: Tensor) -> None:
         self.tensor, self.index, self.distinct = tensor, index, distinct
 
-    def __getitem__(self, part: tuple[slice, slice]) -> Tensor:
-        return self.tensor[self.index[part[0], None, None], self.distinct[part[1]]]
+    def __getitem__(self, part: tuple[Any, ...]) -> Tensor:
+        graphs, *windows = part
+        numbers = self.distinct[tuple(windows)]
+        return self.tensor[self.index[graphs].view(-1, *(1 for _ in numbers.shape)), numbers]
 
     @classmethod
     def of(cls, graphs: Tensor, kernel_size: int, stride: int, sort_eigenvalues: bool) -> "WindowVectors":

@@ -21,7 +21,7 @@ USES = {
     ),
     "cpu_spectral": (
         "_compare",
-        "kernel.match_profit(torch.ones(1, 2, 2), torch.ones(1, 2, 2), torch.ones(2, 2))",
+        "kernel.match_profit(torch.ones(1, 2, 2), torch.ones(1, 1, 2, 2), torch.ones(2, 2))",
     ),
 }
 

@@ -14,7 +14,7 @@ from isocapsnet.functional.kernels.cpu_permutations import block_sizes, number_o
 
 def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
     """The same as :func:`isocapsnet.functional.kernels.eager.match_profit`."""
-    distance = windows.new_empty(len(windows))
+    distance = windows.new_empty(windows.shape[:2])
     permutation = torch.empty(len(windows), dtype=torch.int64)
     arguments = (
         assigned_columns(profit).numpy(),
@@ -32,16 +32,18 @@ def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Ten
 def _compare(
     orders: Any, windows: Any, template: Any, blocks: Any, distance: Any, permutation: Any, start: int, stop: int
 ) -> None:
-    """Distances and numbers of the windows ``start`` to ``stop``."""
+    """Numbers of the permutations ``start`` to ``stop``, and the distances of their windows."""
     k = len(template)
     for i in range(start, stop):
-        order, window, squared = orders[i], windows[i], 0.0
-        for a in range(k):
-            row = template[order[a]]
-            for b in range(k):
-                difference = row[order[b]] - window[a, b]
-                squared += difference * difference
-        distance[i] = np.sqrt(squared)
+        order = orders[i]
+        for j in range(windows.shape[1]):
+            window, squared = windows[i, j], 0.0
+            for a in range(k):
+                row = template[order[a]]
+                for b in range(k):
+                    difference = row[order[b]] - window[a, b]
+                    squared += difference * difference
+            distance[i, j] = np.sqrt(squared)
         permutation[i] = number_of(order, blocks)
 
 

@@ -69,13 +69,13 @@ def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tens
 
 
 def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances from a template with the permutations of largest total profit, and their numbers, both ``(n,)``.
+    """Distances from a template ``(n, m)`` with the permutations of largest total profit, and their numbers ``(n,)``.
 
-    ``profit`` and ``windows`` ``(n, k, k)``, ``template`` ``(k, k)``.
+    ``profit`` ``(n, k, k)``, ``template`` ``(k, k)``, and ``windows`` ``(n, m, k, k)``: m for each permutation.
     """
     order = assigned_columns(profit)
     matched = template[order[:, :, None], order[:, None, :]]
-    return (matched - windows).flatten(1).norm(dim=1), permutation_number(order)
+    return (matched[:, None] - windows).flatten(2).norm(dim=2), permutation_number(order)
 
 
 def backward(
