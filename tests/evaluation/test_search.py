@@ -98,8 +98,8 @@ def test_a_candidate_that_fails_in_a_fold_is_never_chosen(search: str, failing: 
 
 def test_fits_are_counted_before_a_search() -> None:
     assert [count_fits("halving", n, 3) for n in (1, 2, 6, 8)] == [0, 6, 11, 14]
-    assert [count_fits("halving", n, 3, ahead=1.0) for n in (1, 2, 6, 8)] == [0, 2, 6, 8]
-    assert count_fits("exhaustive", 8, 3, ahead=1.0) == 24
+    assert [count_fits("halving", n, 3, fewest=True) for n in (1, 2, 6, 8)] == [0, 2, 6, 8]
+    assert count_fits("exhaustive", 8, 3, fewest=True) == 24
     assert count_fits("exhaustive", 8, 3) == Protocol(search="exhaustive").count_inner_fits(8) == 24
     assert Protocol().count_inner_fits(8) == 14
     assert Protocol("paper").count_inner_fits(8) == 0

@@ -85,7 +85,7 @@ def test_epochs_that_are_left_out_are_as_long_as_those_before(n_trainings: int, 
 
 @pytest.mark.parametrize("search", ["exhaustive", "halving"])
 def test_a_search_that_was_cut_needs_the_usual_number_of_fits(search: str, tmp_path: Path) -> None:
-    fewest, most = (count_fits(search, 3, 3, ahead=ahead) for ahead in (1.0, 0.0))
+    fewest, most = (count_fits(search, 3, 3, fewest=fewest) for fewest in (True, False))
     usual = np.sqrt(fewest * most)
     assert _estimate(_task(tmp_path, candidates=4, search=search))["search"] == pytest.approx(usual * 98 * EPOCH, 0.01)
     by_size = _task(tmp_path, candidates=4, search=search, seconds=0.0, per_graph=EPOCH)
@@ -93,18 +93,30 @@ def test_a_search_that_was_cut_needs_the_usual_number_of_fits(search: str, tmp_p
     assert cut["search"] == pytest.approx(whole["search"], rel=0.1)
 
 
+def test_a_search_has_fits_even_if_the_graphs_of_a_trial_are_of_too_few_people(tmp_path: Path) -> None:
+    method = toy_method("network", Network, parameters={"seconds": 0.0, "per_graph": EPOCH}, space={"C": [0.1, 1, 10]})
+    source = toy_source(n_graphs=300, graphs_per_subject=10)
+    task = Plan(source, (method,), Protocol(n_candidates=4), repeats=1).tasks(tmp_path)[0]
+    seconds = _estimate(task, seconds=1e-6)
+    assert seconds["search"] == pytest.approx(np.sqrt(3 * 7) * seconds["fit"], rel=0.01)
+
+
+def test_a_trial_of_all_graphs_is_the_last(tmp_path: Path) -> None:
+    assert time_job(_task(tmp_path, n_graphs=30), 1e-6)["n_train"] == 20
+
+
 def test_a_search_of_all_graphs_fits_and_epochs_counts_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(_Trial, "end_search", lambda trial, fewest: ended.append(fewest))
+    completed: list[tuple[int, int]] = []
+    monkeypatch.setattr(_Trial, "complete_search", lambda trial, *fits: completed.append(fits))
     method = toy_method("logistic", Logistic, parameters={}, space={"C": [0.1, 1.0, 10.0]})
     task = Plan(toy_source(n_graphs=300), (method,), Protocol(n_candidates=4), repeats=1).tasks(tmp_path)[0]
     time_job(task, 1e6)
-    assert ended == [3]  # of the first trial, which has few graphs
-    ended.clear()
+    assert completed == [(3, 7)]  # of the first trial, which has few graphs
+    completed.clear()
     time_job(task, 1e-6)
-    assert ended and set(ended) == {3}
+    assert completed and set(completed) == {(3, 7)}
 
 
 class Compiled(Logistic):

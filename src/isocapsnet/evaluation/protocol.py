@@ -226,9 +226,12 @@ def _site_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
     sites are never tested together: where the share of cases differs between them, the ROC AUC would measure the
     difference between the sites.
     """
-    if samples.sites is None or len(np.unique(samples.sites[samples.labelled])) < 2:
+    if samples.sites is None:
+        raise InputError("leave-site-out needs sites; name their column with site=.")
+    if len(found := np.unique(samples.sites[samples.labelled])) < 2:
         raise InputError(
-            "leave-site-out needs labelled subjects of at least two sites; name the column of sites with site=."
+            "leave-site-out needs labelled subjects of at least two sites, but all are of "
+            f"{', '.join(map(str, found))}; choose another protocol."
         )
     sites = samples.sites
     names = np.unique(sites[samples.labelled]).tolist()

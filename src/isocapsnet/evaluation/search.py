@@ -89,14 +89,14 @@ def race(
     return search.choose(rows, scores[:, :n_tried].mean(axis=1), margin), scores
 
 
-def count_fits(search: str, n_candidates: int, n_folds: int, *, ahead: float = 0.0) -> int:
-    """The largest number of inner fits that a search needs; the least if the defaults are far ``ahead`` of the rest."""
+def count_fits(search: str, n_candidates: int, n_folds: int, *, fewest: bool = False) -> int:
+    """The largest number of inner fits that a search may need, or the smallest: the defaults are far ahead then."""
     fits = 0
 
     def count(fold: int, rows: list[int]) -> Sequence[float]:
         nonlocal fits
         fits += len(rows)
-        return [ahead if row == 0 else 0.0 for row in rows]
+        return [float(fewest and row == 0) for row in rows]
 
     race(SEARCHES[search], n_candidates, [1] * n_folds, count)
     return fits

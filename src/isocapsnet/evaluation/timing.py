@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from isocapsnet._stages import Watcher, watching
 from isocapsnet.evaluation.estimation import Fitter
 from isocapsnet.evaluation.jobs import Fold, Task, find_fold, fit_and_predict, make_fitter, write_explanation
+from isocapsnet.evaluation.protocol import inner_folds
 from isocapsnet.evaluation.search import count_fits
 
 #: The stages of a job.
@@ -102,8 +103,7 @@ class _Trial(Watcher):
         self.seconds = dict.fromkeys(STAGES, 0.0)
         #: Whether a number of epochs is an assumption.
         self.is_assumed = False
-        # The fits of the search that were done, and the largest number of them.
-        self._fits = 0, 0
+        self._n_fits = 0  # of the search
         #: Whether the search trained with fewer epochs than it would.
         self.is_search_cut = False
         #: Whether a fit took epochs.
@@ -117,7 +117,7 @@ class _Trial(Watcher):
         if stage == "search":
             if number > 1 and time.perf_counter() - self._began > self._search_seconds:
                 raise _EnoughError
-            self._fits = number, total
+            self._n_fits = number
 
     def on_epoch(self, history: Sequence[Mapping[str, Any]], max_epochs: int, *, may_stop: bool) -> bool:
         self.has_epochs |= self._stage == "fit"
@@ -143,11 +143,13 @@ class _Trial(Watcher):
         self.seconds[self._stage] += spent + sum(map(self._left_out, self._trainings))
         self._entered, self._compiled_before, self._trainings = now, compiled, []
 
-    def end_search(self, fewest: int) -> None:
-        """End a search that was cut, or had few graphs. A whole one has at least ``fewest`` fits."""
-        self.end_stage()
-        done, most = self._fits
-        self.seconds["search"] *= np.sqrt(fewest * most) / max(1, done)
+    def complete_search(self, fewest: int, most: int) -> None:
+        """Make the search, which was cut or had few graphs, one with at least ``fewest`` and at most ``most`` fits.
+
+        A search of too few graphs for inner folds has no fits; each is then taken to be as long as the fit after it.
+        """
+        each = self.seconds["search"] / self._n_fits if self._n_fits else self.seconds["fit"]
+        self.seconds["search"] = each * float(np.sqrt(fewest * most))
 
     def predict(self, growth: float) -> float:
         """The seconds of a trial with ``growth`` times as many training graphs, at most."""
@@ -192,7 +194,7 @@ def time_job(task: Task, seconds: float) -> dict[str, Any]:
     trial = attempt(size, seconds)
     warm, computed = time.perf_counter(), time.process_time()
     deadline = warm + seconds
-    if trial.predict(n_all / size) > seconds:
+    if size < n_all and trial.predict(n_all / size) > seconds:
         size = min(size, int(np.ceil(_FIRST_PER_CLASS / 2 / rarest)))
         trial = attempt(size, 0.0)
     while sizes[-1] < n_all or len(sizes) < 2:
@@ -235,23 +237,26 @@ def _try(task: Task, fold: Fold, seconds: float, compiled: Callable[[], float], 
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             settings = fitter.search(job.space, fold.protocol, fold.train, fold.labels, fold.groups, job.seed)
-        if settings is None or not is_whole or trial.is_search_cut:
+        if is_part := settings is None or not is_whole or trial.is_search_cut:
             settings = {}
-            trial.end_search(_fewest_fits(fitter, task, fold))
         fitter.preparation = preparation.settle(settings)
         outcome = fit_and_predict(fitter, settings, samples, fold)
         if task.artifacts is not None:
             write_explanation(Path(folder, "artifacts", "trial"), replace(task, save_model=None), fold, outcome)
         trial.end_stage()
+        if is_part:
+            trial.complete_search(*_count_fits(fitter, task, find_fold(task)))
     return trial
 
 
-def _fewest_fits(fitter: Fitter, task: Task, fold: Fold) -> int:
-    """The fits of a search in which no setting keeps up with the defaults."""
+def _count_fits(fitter: Fitter, task: Task, fold: Fold) -> tuple[int, int]:
+    """The fewest and the most fits of the search of a job."""
     if not task.job.space:
-        return 0
+        return 0, 0
     candidates, _ = fitter.list_candidates(task.job.space, fold.protocol, task.job.seed)
-    return count_fits(fold.protocol.search, len(candidates), fold.protocol.inner_folds, ahead=1.0)
+    n_folds = len(inner_folds(fold.labels, fold.groups, fold.protocol.inner_folds, task.job.seed("inner folds")))
+    fewest, most = (count_fits(fold.protocol.search, len(candidates), n_folds, fewest=few) for few in (True, False))
+    return fewest, most
 
 
 def _spread(labels: NDArray[Any]) -> NDArray[np.int64]:

@@ -52,7 +52,8 @@ class _WideLinear(torch.autograd.Function):
 
         def fused() -> tuple[Tensor | None, ...]:
             grad_inputs = ctx.kernel.grad_inputs(grad, weight) if ctx.needs_input_grad[0] else None
-            return grad_inputs, ctx.kernel.grad_weight(grad, inputs, taker_of(weight)), grad.sum(dim=0)
+            taker = taker_of(weight) if ctx.needs_input_grad[1] else None
+            return grad_inputs, ctx.kernel.grad_weight(grad, inputs, taker), grad.sum(dim=0)
 
         def in_torch() -> tuple[Tensor | None, ...]:
             return plain_gradients(nn.functional.linear, (inputs, weight, bias), grad)

@@ -7,6 +7,7 @@ loop of :func:`~isocapsnet.functional.capsule.dynamic_routing`.
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ from torch.nn.functional import embedding_bag
 from isocapsnet._validation import InputError
 from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
 from isocapsnet.functional.dense_routing import DenseRouting
-from isocapsnet.functional.kernels import note_use, pick_fused, pick_routing, run_fused
+from isocapsnet.functional.kernels import note_use, pick_fused, pick_routing, run_fused, taking_gradients
 from isocapsnet.functional.kernels.fallback import plain_gradients
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
@@ -151,7 +152,8 @@ class _FusedRouting(torch.autograd.Function):
             return plain_gradients(route_plainly, (value.view(shape), weight.view(weight_shape)), grad_capsules)
 
         fused = partial(kernel.backward, windows, contexts, sums, *ctx.couplings, grad_capsules, scale)
-        grad_value, grad_weight = run_fused(grad_capsules.device, fused, plain)
+        with nullcontext() if ctx.needs_input_grad[4] else taking_gradients({}):
+            grad_value, grad_weight = run_fused(grad_capsules.device, fused, plain)
         grad_weight = None if grad_weight is None else grad_weight.view(weight_shape)  # it was taken
         return grad_value.view(shape), None, None, None, grad_weight, *(None,) * 4
 

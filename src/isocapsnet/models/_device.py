@@ -18,8 +18,8 @@ from isocapsnet.models._training import apply
 
 logger = logging.getLogger("isocapsnet")
 
-#: Bytes in float32: the parameter itself, and its gradient and two moments of Adam. Large gradients are never whole, so
-#: this is more than a fit of these needs.
+#: Bytes in float32: the parameter itself, and its gradient and two moments of Adam. Kernels of the CPU
+#: need no whole gradient of a large parameter, so this is more than such a fit needs.
 PARAMETER, WHILE_TRAINING = 4, 12
 # The backward pass has gradients of what the forward pass kept.
 _GRADIENTS_TOO = 2

@@ -82,7 +82,11 @@ class Adam:
         """Move the parameters that have a gradient."""
         for parameter in self._moved:
             if parameter.grad is not None:
-                raise RuntimeError("A part of the gradient of a parameter came after its weights had moved.")
+                raise RuntimeError(
+                    "A weight has two gradients in one step, and has moved by the first of them. Either it was used in "
+                    "two ways, or a fused kernel failed after a part of the weights had moved; in that case fit again: "
+                    "the kernels are now off."
+                )
             self._moments[parameter][2].add_(1)
         self._moved.clear()
         gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
@@ -100,8 +104,8 @@ class Adam:
         """The mean of the gradients, that of their squares, and the number of steps."""
         with self._adding_moments:
             if parameter not in self._moments:
-                # As late as here: lying above the freed activations, they keep the allocator from returning that memory
-                # to the system after every batch.
+                # Not before the first step: they then lie above activations, and keep the allocator from returning that
+                # memory to the system after every batch.
                 zeros = zeros_like(parameter), zeros_like(parameter), torch.zeros((), device=parameter.device)
                 self._moments[parameter] = zeros
         return self._moments[parameter]

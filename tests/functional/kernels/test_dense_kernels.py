@@ -147,6 +147,17 @@ def test_the_gradient_of_a_wide_layer_that_is_taken_in_parts_is_the_same(n_bytes
     assert torch.equal(taken, whole[1]) and torch.equal(inputs.grad, whole[0])
 
 
+def test_the_gradient_of_a_wide_layer_with_transposed_weights_is_not_taken(monkeypatch):
+    monkeypatch.setattr(kernels.import_kernel("cpu_linear"), "_LEAST_WEIGHTS", 1)
+    inputs, weight, bias = (draw(*s, dtype=torch.float32).requires_grad_() for s in [(7, 128), (128, 128), (128,)])
+    taken = []
+    with kernels.taking_gradients({weight: lambda part, gradient: taken.append(gradient)}):
+        linear.wide_linear(inputs, weight.T, bias).square().sum().backward()
+    (expected,) = torch.autograd.grad((inputs @ weight + bias).square().sum(), weight)
+    assert taken == []
+    torch.testing.assert_close(weight.grad, expected, rtol=1e-4, atol=1e-3)
+
+
 def test_wide_products_do_not_depend_on_the_number_of_threads(monkeypatch):
     kernel = kernels.import_kernel("cpu_linear")
     inputs, weight, bias, grad = (
@@ -403,7 +414,7 @@ BAD_INPUT = {
         capsule.PermutationCapsules(draw(2, 1, 3, 3), torch.zeros(2, 1, 3, 2, dtype=torch.int64), 0.0, 2),
         draw(2, 1, 9, 4, 8), 2, 0.1,
     ),
-    "profits": lambda: kernels.match_profit(draw(2, 3), draw(2, 3, 3), draw(3, 3)),
+    "profits": lambda: kernels.match_profit(draw(2, 3), draw(2, 1, 3, 3), draw(3, 3)),
     "biases of pooling": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5), draw(4)),
     "graphs below the size of a filter": lambda: convolution.graph_convolution(
         draw(2, 1, 3, 3).detach(), draw(16, 1, 5, 5), draw(16), 1, 0

@@ -310,6 +310,11 @@ def test_gradients_of_weights_that_are_used_twice_are_not_taken(iterations):
     with taking_gradients({weight: note}):  # whose gradient is not asked for
         route(capsules, weight.detach(), iterations, 0.4).square().sum().backward()
     assert taken == []
+    weight.grad = None
+    with taking_gradients({weight: lambda part, gradient: taken.append(gradient)}):  # asked for in one of two uses
+        fixed = PermutationCapsules(value.detach(), permutation, -0.1, 4)
+        (route(fixed, weight, iterations, 0.4) + route(capsules, weight.detach(), iterations, 0.2)).sum().backward()
+    assert weight.grad is None and sum(map(torch.numel, taken)) == weight.numel()
 
 
 @CPU

@@ -125,6 +125,26 @@ def test_an_error_in_a_helper_thread_is_raised(set_threads, monkeypatch):
         parallel_ranges(fail, 10)
 
 
+def test_an_error_ends_the_work_of_all_threads(set_threads, monkeypatch):
+    set_threads(2)
+    share_always(monkeypatch)
+    helping, failed, done = threading.Event(), threading.Event(), []
+
+    def work(start, stop):
+        if threading.current_thread() is not threading.main_thread():
+            helping.set()
+            assert failed.wait(20)
+            done.append(start)
+        elif start > 0:
+            assert helping.wait(20)
+            failed.set()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel_ranges(work, 1000)
+    assert len(done) <= 2  # of 16
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_can_use_the_kernel(set_threads, monkeypatch):
     share_always(monkeypatch)

@@ -8,8 +8,8 @@ used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
 the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again. If plain
-torch fails too, the input is at fault: its error is raised, and the kernel stays in use. A kernel that fails after
-some weights of a training step have moved cannot be replaced in this step: the optimizer refuses it.
+torch fails too, the input is at fault: its error is raised, and the kernel stays in use. If a kernel fails after
+some weights have moved, the training step cannot be repeated, and the optimizer raises an error.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Gradients of large weights that are used part by part, so that no tensor ever holds one whole.
+"""Gradients of large weights that are used part by part, so that kernels of the CPU need no tensor for one whole.
 
 During a training, a gradient is as large as its weights. Routing computes that of a window's weights from this window
 alone, and an optimizer that moves each weight by itself can use it at once: after that, the weights of the window are
@@ -55,4 +55,5 @@ def _of(weight: Tensor) -> _Taken | None:
     if not every:  # tensors inside a transform of torch.func have no address
         return None
     taken = every.get(weight.data_ptr())
-    return taken if taken is not None and taken.n_bytes == weight.nbytes else None
+    is_whole = taken is not None and taken.n_bytes == weight.nbytes and weight.is_contiguous()
+    return taken if is_whole else None

@@ -5,6 +5,7 @@ them at once (workqueue). A plain thread pool is none of these, compiles faster 
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -71,11 +72,15 @@ def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
     if alone < _WORTH_SHARING or not _pause.over():
         task(n // n_ranges, n)
         return
-    numbers = count(1)
+    numbers, stopped = count(1), threading.Event()
 
     def work() -> None:
-        while (i := next(numbers)) < n_ranges:
-            task(n * i // n_ranges, n * (i + 1) // n_ranges)
+        try:
+            while not stopped.is_set() and (i := next(numbers)) < n_ranges:
+                task(n * i // n_ranges, n * (i + 1) // n_ranges)
+        except BaseException:
+            stopped.set()
+            raise
 
     helpers = [_pool().submit(work) for _ in range(n_threads - 1)]
     try:

@@ -4,7 +4,6 @@ Each weight is read once, or written once, while the batch stays in the nearest 
 into another order first, which takes as long as the product with a batch.
 """
 
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -77,7 +76,7 @@ def grad_weight(grad: Tensor, inputs: Tensor, taker: Taker | None = None) -> Ten
             own = inputs.new_empty(rows.stop - rows.start, n_in)
             n_groups = -(-len(own) // (_SIDE * _BLOCKS))
             _grad_weight(grad[:, rows].contiguous().numpy(), packed, own.flatten().numpy(), True, 0, n_groups)
-            taker(itemgetter(rows), own)
+            taker(lambda whole: whole.view(n_out, n_in)[rows], own)  # noqa: B023
 
     parallel_ranges(pass_on, n_parts)
     return None
