@@ -51,14 +51,16 @@ def run_one(content: dict[str, Any], folder: str) -> dict[str, Any]:
     from sklearn.metrics import roc_auc_score
 
     import nested
+    from isocapsnet._stages import watching
     from isocapsnet._threads import one_thread
+    from isocapsnet.evaluation.engine.child import ReturningMemory
     from isocapsnet.evaluation.jobs import Task, run_job
     from isocapsnet.evaluation.store import Store
 
     task = Task.from_json(content)
     task.load()
     nested.EXPLAINED.clear()
-    with one_thread():
+    with one_thread(), watching(ReturningMemory(lambda stage: None)):
         began, processor = time.perf_counter(), time.process_time()
         record = Store(folder).save(task.job, run_job(task))
         clock, used = time.perf_counter() - began, time.process_time() - processor

@@ -225,6 +225,7 @@ def tune(
                     estimator = fit(candidates[row], transformed[0], labels[inside])
                     areas[row] = roc_auc(truth, predict_probabilities(estimator, transformed[1], classes))
                     kept.add(candidates[row], fold, areas[row], time.perf_counter() - began)
+                    del estimator  # its weights would be in memory beside those of the next fit
         return list(areas.values())
 
     try:

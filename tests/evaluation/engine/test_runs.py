@@ -239,6 +239,43 @@ print(before - psutil.Process().memory_info().rss)
     assert int(answer.stdout) > 300e6
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is kept by settings of glibc")
+@pytest.mark.usefixtures("unset_memory")
+def test_a_search_holds_one_fitted_model_and_no_memory_of_earlier_fits(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from pathlib import Path
+import numpy as np
+import psutil
+from benchmark_toys import Logistic, toy_method, toy_source
+from isocapsnet._stages import watching
+from isocapsnet.evaluation import Plan, Protocol
+from isocapsnet.evaluation.engine.child import ReturningMemory
+from isocapsnet.evaluation.jobs import run_job
+
+held = []
+
+class Large(Logistic):
+    def fit(self, X, y):
+        held.append(psutil.Process().memory_info().rss)
+        self.weights_ = [np.ones(2**20) for _ in range(25)]  # 8 MiB each
+        return super().fit(X, y)
+
+method = toy_method("large", Large, parameters={}, space={"C": [0.1, 1.0, 10.0]})
+plan = Plan(toy_source(), (method,), Protocol(n_candidates=3, search="exhaustive"), repeats=1)
+with watching(ReturningMemory(lambda stage: None)):
+    run_job(plan.tasks(Path.cwd())[0])
+print(len(held), max(held) - held[0])
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parents[1])],
+        env=Worker._environment(), cwd=tmp_path, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    n_fits, more = map(int, answer.stdout.split())
+    assert n_fits > 6 and more < 100e6
+
+
 def test_artifacts_stand_beside_the_records_and_models_of_the_first_repeat_only(tmp_path: Path) -> None:
     plan = _small_plan(repeats=2, save_model="benchmark_toys:write_model")
     _run(plan, tmp_path)

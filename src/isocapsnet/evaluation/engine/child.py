@@ -70,13 +70,21 @@ def main() -> None:
         answer({"started": True})
 
     while True:
-        reporter = StageReporter(lambda stage: answer({"stage": list(stage)}))
+        reporter = ReturningMemory(lambda stage: answer({"stage": list(stage)}))
         answer(attempt(json.loads(tasks.get()), start, BaseException, reporter))
         _return_memory()
 
 
+class ReturningMemory(StageReporter):
+    """Also gives back what a stage has freed before the next one, so that a job holds no more than its largest fit."""
+
+    def on_stage(self, stage: str, number: int, total: int) -> None:
+        _return_memory()
+        super().on_stage(stage, number, total)
+
+
 def _return_memory() -> None:
-    """Give back to the system what a job has freed, because the memory of the next one is measured and limited."""
+    """Give freed memory back to the system: that of a job is measured and limited by itself."""
     if sys.platform == "linux":
         with suppress(AttributeError):  # there are C libraries without this function
             ctypes.CDLL(None).malloc_trim(0)
