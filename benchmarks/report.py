@@ -49,10 +49,10 @@ def main() -> None:
 
 def run_pages() -> list[str]:
     """The sections about whole runs, as far as there are figures."""
-    names = ("nested", "nested-previous", "scaling")
+    names = ("nested", "nested-previous", "nested-memory", "scaling")
     paths = [FIGURES / f"{name}.json" for name in names]
-    nested, previous, large = (json.loads(path.read_text()) if path.exists() else None for path in paths)
-    pages = [NO_NESTED] if nested is None else nested_page(nested, previous, table)
+    nested, previous, memory, large = (json.loads(path.read_text()) if path.exists() else None for path in paths)
+    pages = [NO_NESTED] if nested is None else nested_page(nested, previous, memory, table)
     return [*pages, *([] if large is None else large_page(large, table))]
 
 

@@ -12,7 +12,9 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def nested_page(result: dict[str, Any], previous: dict[str, Any] | None, table: Table) -> list[str]:
+def nested_page(
+    result: dict[str, Any], previous: dict[str, Any] | None, memory: dict[str, Any] | None, table: Table
+) -> list[str]:
     """The nested run: the ratio to the earlier figures first, then what each part takes."""
     whole = {name: _scale(row, result["n_folds"]) for name, row in result["methods"].items()}
     before = {} if previous is None else previous["methods"]
@@ -39,12 +41,20 @@ def nested_page(result: dict[str, Any], previous: dict[str, Any] | None, table: 
     together = result["peak_mb"]["shared_once"] / 1000
     largest = max(row["peak_memory"] for row in result["methods"].values()) / 1e9
     command = f"python benchmarks/nested.py {result['data']} --jobs {result['jobs']}"
+    later = ""
+    if memory is not None:
+        names, n_folds = ",".join(memory["methods"]), int(next(iter(memory["methods"].values()))["folds"])
+        later = (
+            f" Since then, a search gives back the memory of each fit before the next one: the part of the run that "
+            f"held most now holds {memory['peak_mb']['shared_once'] / 1000:.1f} GB (`{command} --methods {names} "
+            f"--folds-only {n_folds}`)."
+        )
     return [
         "## The nested benchmark\n",
         f"All jobs of `isocapsnet benchmark` on {result['data']} with the nested protocol, {result['n_folds']} folds, "
         f"{result['search']} search: `{command}`. Of each method {folds} were run{scaled}. The run took "
         f"{minutes(result['wall_seconds'])} with {result['jobs']} jobs at a time on {result['cores']} cores. All its "
-        f"processes together held at most {together:.1f} GB, the largest {largest:.1f} GB.\n",
+        f"processes together held at most {together:.1f} GB, the largest {largest:.1f} GB.{later}\n",
         f"Times in the table are processor seconds on one thread, and the mean ROC AUC is that of the folds that were "
         f"run.{release}{words}\n",
         table(["method", "faster by", "before", "now", *PARTS.values(), "ROC AUC", "before, same folds"], rows),
