@@ -18,7 +18,6 @@ from isocapsnet.evaluation.engine.executors import local_executor
 from isocapsnet.evaluation.engine.runner import submit
 from isocapsnet.evaluation.estimation import Fitter
 from isocapsnet.evaluation.jobs import Task
-from isocapsnet.evaluation.search import count_fits
 from isocapsnet.evaluation.timing import (
     STAGES,
     USUAL_SHARE,
@@ -85,8 +84,7 @@ def test_epochs_that_are_left_out_are_as_long_as_those_before(n_trainings: int, 
 
 @pytest.mark.parametrize("search", ["exhaustive", "halving"])
 def test_a_search_that_was_cut_needs_the_usual_number_of_fits(search: str, tmp_path: Path) -> None:
-    fewest, most = (count_fits(search, 3, 3, fewest=fewest) for fewest in (True, False))
-    usual = np.sqrt(fewest * most)
+    usual = {"exhaustive": 9, "halving": (3 + 2 * 7) / 3}[search]
     assert _estimate(_task(tmp_path, candidates=4, search=search))["search"] == pytest.approx(usual * 98 * EPOCH, 0.01)
     by_size = _task(tmp_path, candidates=4, search=search, seconds=0.0, per_graph=EPOCH)
     whole, cut = _estimate(by_size), _estimate(by_size, seconds=1e-6)
@@ -98,7 +96,7 @@ def test_a_search_has_fits_even_if_the_graphs_of_a_trial_are_of_too_few_people(t
     source = toy_source(n_graphs=300, graphs_per_subject=10)
     task = Plan(source, (method,), Protocol(n_candidates=4), repeats=1).tasks(tmp_path)[0]
     seconds = _estimate(task, seconds=1e-6)
-    assert seconds["search"] == pytest.approx(np.sqrt(3 * 7) * seconds["fit"], rel=0.01)
+    assert seconds["search"] == pytest.approx((3 + 2 * 7) / 3 * seconds["fit"], rel=0.01)
 
 
 def test_a_trial_of_all_graphs_is_the_last(tmp_path: Path) -> None:
@@ -108,15 +106,15 @@ def test_a_trial_of_all_graphs_is_the_last(tmp_path: Path) -> None:
 def test_a_search_of_all_graphs_fits_and_epochs_counts_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    completed: list[tuple[int, int]] = []
-    monkeypatch.setattr(_Trial, "complete_search", lambda trial, *fits: completed.append(fits))
+    completed: list[float] = []
+    monkeypatch.setattr(_Trial, "complete_search", lambda trial, n_fits: completed.append(n_fits))
     method = toy_method("logistic", Logistic, parameters={}, space={"C": [0.1, 1.0, 10.0]})
     task = Plan(toy_source(n_graphs=300), (method,), Protocol(n_candidates=4), repeats=1).tasks(tmp_path)[0]
     time_job(task, 1e6)
-    assert completed == [(3, 7)]  # of the first trial, which has few graphs
+    assert completed == [17 / 3]  # of the first trial, which has few graphs
     completed.clear()
     time_job(task, 1e-6)
-    assert completed and set(completed) == {(3, 7)}
+    assert completed and set(completed) == {17 / 3}
 
 
 class Compiled(Logistic):

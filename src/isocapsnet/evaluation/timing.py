@@ -7,8 +7,8 @@ time of a network is then taken to grow in proportion to their number, and that 
 last two trials: by a power of their number, or, if it grew less than in proportion, along a line.
 
 How many fits a search needs and which setting it chooses is known only after a search with all graphs and all epochs.
-Otherwise it is taken to choose the defaults, and to need the geometric mean of the fewest and the most fits that are
-possible, from which both differ by the same factor.
+Otherwise it is taken to choose the defaults, and each of its settings to be the best one with the same probability. It
+needs the fewest fits if the defaults are far ahead, and otherwise the most.
 
 Time to compile kernels does not count: they are kept on disk, so they are compiled once on a machine.
 
@@ -143,13 +143,13 @@ class _Trial(Watcher):
         self.seconds[self._stage] += spent + sum(map(self._left_out, self._trainings))
         self._entered, self._compiled_before, self._trainings = now, compiled, []
 
-    def complete_search(self, fewest: int, most: int) -> None:
-        """Make the search, which was cut or had few graphs, one with at least ``fewest`` and at most ``most`` fits.
+    def complete_search(self, n_fits: float) -> None:
+        """Make the search, which was cut or had few graphs, one with so many fits.
 
         A search of too few graphs for inner folds has no fits; each is then taken to be as long as the fit after it.
         """
         each = self.seconds["search"] / self._n_fits if self._n_fits else self.seconds["fit"]
-        self.seconds["search"] = each * float(np.sqrt(fewest * most))
+        self.seconds["search"] = each * n_fits
 
     def predict(self, growth: float) -> float:
         """The seconds of a trial with ``growth`` times as many training graphs, at most."""
@@ -245,18 +245,18 @@ def _try(task: Task, fold: Fold, seconds: float, compiled: Callable[[], float], 
             write_explanation(Path(folder, "artifacts", "trial"), replace(task, save_model=None), fold, outcome)
         trial.end_stage()
         if is_part:
-            trial.complete_search(*_count_fits(fitter, task, find_fold(task)))
+            trial.complete_search(_expected_fits(fitter, task, find_fold(task)))
     return trial
 
 
-def _count_fits(fitter: Fitter, task: Task, fold: Fold) -> tuple[int, int]:
-    """The fewest and the most fits of the search of a job."""
+def _expected_fits(fitter: Fitter, task: Task, fold: Fold) -> float:
+    """Those of the search of a job, if each candidate is the best one with the same probability."""
     if not task.job.space:
-        return 0, 0
-    candidates, _ = fitter.list_candidates(task.job.space, fold.protocol, task.job.seed)
+        return 0.0
+    n = len(fitter.list_candidates(task.job.space, fold.protocol, task.job.seed)[0])
     n_folds = len(inner_folds(fold.labels, fold.groups, fold.protocol.inner_folds, task.job.seed("inner folds")))
-    fewest, most = (count_fits(fold.protocol.search, len(candidates), n_folds, fewest=few) for few in (True, False))
-    return fewest, most
+    fewest, most = (count_fits(fold.protocol.search, n, n_folds, fewest=is_least) for is_least in (True, False))
+    return (fewest + (n - 1) * most) / n
 
 
 def _spread(labels: NDArray[Any]) -> NDArray[np.int64]:
