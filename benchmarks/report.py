@@ -150,7 +150,8 @@ def unmeasured(rows: list[dict[str, Any]]) -> str:
 
 def epoch_page(rows: list[dict[str, Any]]) -> list[str]:
     kernels = ("fused", "eager", "contracted", "literal")
-    without = " and ".join(duration(row["no decoder"]["seconds"]) for row in rows)
+    *first, last = (duration(row["no decoder"]["seconds"]) for row in rows)
+    without = f"{', '.join(first)} and {last}" if first else last
     return [
         "### One epoch of Iso-CapsNet: 50 training and 26 validation graphs of 90 nodes\n",
         '`python benchmarks/measure.py epoch \'{"kernel": "fused", "parameters": {"n_templates": 4}}\'`. Times '

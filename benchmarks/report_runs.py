@@ -37,7 +37,14 @@ def nested_page(
     ]
     now, then = (sum(sum(of[name].values()) for name in both) for of in (whole, earlier)) if both else (0.0, 0.0)
     words = f" The methods measured in both take {then / now:.1f} times less than before." if both else ""
-    release = "" if previous is None else f" *Before* is {previous['release']} ({previous['search']} search)."
+    release = ""
+    if previous is not None:
+        folds_before = sorted({int(row["folds"]) for row in before.values()})
+        release = (
+            f" *Before* is {previous['release']} with {previous['search']} search, of which "
+            f"{' or '.join(map(str, folds_before))} of {previous['n_folds']} folds were run on one core beside other "
+            "work, and scaled up (`--source ../before/src --search exhaustive`)."
+        )
     together = result["peak_mb"]["shared_once"] / 1000
     largest = max(row["peak_memory"] for row in result["methods"].values()) / 1e9
     command = f"python benchmarks/nested.py {result['data']} --jobs {result['jobs']}"
