@@ -3,8 +3,10 @@
 A trial does what the job does, with three shortcuts. Each training stops after a few epochs, and the epochs that are
 left out are taken to be as long. A search stops when the time of the trial is over, and the fits that are left out are
 taken to be as long as those before. If a trial with all training graphs would still take too long, it has fewer. The
-time of a network is then taken to grow in proportion to their number, and that of another method as it did between the
-last two trials: by a power of their number, or, if it grew less than in proportion, along a line.
+time is then taken to grow as it did between the last two trials: by a power of their number, or, if it grew less than
+in proportion, along a line. A network computes some things once for each graph of an epoch and others once for each
+batch. Two trials of one batch each lie on a line that leaves out further batches, and time in proportion to the graphs
+counts those steps for each graph, so the geometric mean of both is taken.
 
 How many fits a search needs and which setting it chooses is known only after a search with all graphs and all epochs.
 Otherwise it is taken to choose the defaults, and each of its settings to be the best one with the same probability. It
@@ -278,13 +280,13 @@ def _take(fold: Fold, part: NDArray[np.int64]) -> Fold:
 def _extrapolate(sizes: Sequence[int], trials: Sequence[_Trial], n_all: int) -> dict[str, float]:
     """The seconds of each stage for ``n_all`` training graphs, from trials with ``sizes`` of them."""
     seconds, growth = trials[-1].seconds, n_all / sizes[-1]
-    # A network sees every graph once in an epoch, so its time is taken to grow in proportion.
-    if len(sizes) > 1 and sizes[-1] > sizes[-2] and not trials[-1].has_epochs:
+    if len(sizes) > 1 and sizes[-1] > sizes[-2]:
         # From the fit alone: the search of the smaller trial may have tried other settings. In CPU time, because other
         # work on the machine may have slowed down one of the trials.
         before, after = (trial.seconds["fit"] * trial.core for trial in trials[-2:])
         if before > 0 and after > 0:
-            growth = _growth_of_fit(sizes[-2:], (before, after), n_all)
+            observed = _growth_of_fit(sizes[-2:], (before, after), n_all)
+            growth = float(np.sqrt(growth * min(growth, observed))) if trials[-1].has_epochs else observed
     return seconds | {stage: seconds[stage] * growth for stage in ("search", "fit")}
 
 
