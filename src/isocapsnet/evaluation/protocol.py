@@ -227,7 +227,7 @@ def _site_splits(samples: Samples, n_folds: int, seed: int) -> list[Split]:
     difference between the sites.
     """
     if samples.sites is None:
-        raise InputError("leave-site-out needs sites; name their column with site=.")
+        raise InputError("leave-site-out needs subjects of at least two sites; name the column of sites with site=.")
     if len(found := np.unique(samples.sites[samples.labelled])) < 2:
         raise InputError(
             "leave-site-out needs labelled subjects of at least two sites, but all are of "
