@@ -20,7 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -51,16 +51,14 @@ def run_one(content: dict[str, Any], folder: str) -> dict[str, Any]:
     from sklearn.metrics import roc_auc_score
 
     import nested
-    from isocapsnet._stages import watching
     from isocapsnet._threads import one_thread
-    from isocapsnet.evaluation.engine.child import ReturningMemory
     from isocapsnet.evaluation.jobs import Task, run_job
     from isocapsnet.evaluation.store import Store
 
     task = Task.from_json(content)
     task.load()
     nested.EXPLAINED.clear()
-    with one_thread(), watching(ReturningMemory(lambda stage: None)):
+    with one_thread(), returning_memory():
         began, processor = time.perf_counter(), time.process_time()
         record = Store(folder).save(task.job, run_job(task))
         clock, used = time.perf_counter() - began, time.process_time() - processor
@@ -75,6 +73,16 @@ def run_one(content: dict[str, Any], folder: str) -> dict[str, Any]:
         "inner_fits": count_inner_fits(task),
         "peak_memory": record["peak_memory"],
     }
+
+
+def returning_memory() -> AbstractContextManager[None]:
+    """What the processes of a benchmark do with freed memory between stages; earlier versions kept it."""
+    try:
+        from isocapsnet._stages import watching
+        from isocapsnet.evaluation.engine.child import ReturningMemory
+    except ImportError:
+        return nullcontext()
+    return watching(ReturningMemory(lambda stage: None))
 
 
 def count_inner_fits(task: Any) -> int | None:

@@ -50,10 +50,10 @@ def nested_page(
     command = f"python benchmarks/nested.py {result['data']} --jobs {result['jobs']}"
     later = ""
     if memory is not None:
-        names, n_folds = ",".join(memory["methods"]), int(next(iter(memory["methods"].values()))["folds"])
+        n_folds = int(max(row["folds"] for row in memory["methods"].values()))
         later = (
-            f" Since then, a search gives back the memory of each fit before the next one: the part of the run that "
-            f"held most now holds {memory['peak_mb']['shared_once'] / 1000:.1f} GB (`{command} --methods {names} "
+            " This was before a search gave back the memory of each fit. Since then, the first "
+            f"{n_folds} folds of each method hold {memory['peak_mb']['shared_once'] / 1000:.1f} GB (`{command} "
             f"--folds-only {n_folds}`)."
         )
     return [

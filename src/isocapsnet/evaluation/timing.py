@@ -9,8 +9,8 @@ batch. Two trials of one batch each lie on a line that leaves out further batche
 counts those steps for each graph, so the geometric mean of both is taken.
 
 How many fits a search needs and which setting it chooses is known only after a search with all graphs and all epochs.
-Otherwise it is taken to choose the defaults, and each of its settings to be the best one with the same probability. It
-needs the fewest fits if the defaults are far ahead, and otherwise the most.
+Otherwise it is taken to choose the defaults, and each setting to be the best one with the same probability. It needs
+the fewest fits if the defaults are the best, and otherwise the most.
 
 Time to compile kernels does not count: they are kept on disk, so they are compiled once on a machine.
 
@@ -146,9 +146,9 @@ class _Trial(Watcher):
         self._entered, self._compiled_before, self._trainings = now, compiled, []
 
     def complete_search(self, n_fits: float) -> None:
-        """Make the search, which was cut or had few graphs, one with so many fits.
+        """Scale a search that was cut, or had few graphs, to ``n_fits`` fits.
 
-        A search of too few graphs for inner folds has no fits; each is then taken to be as long as the fit after it.
+        If it had none, because there were too few people for inner folds, each is taken to be as long as the last fit.
         """
         each = self.seconds["search"] / self._n_fits if self._n_fits else self.seconds["fit"]
         self.seconds["search"] = each * n_fits
