@@ -28,6 +28,7 @@ from isocapsnet.functional import (
 )
 from isocapsnet.functional.eigenvectors import jacobi_eigenvectors
 from isocapsnet.functional.kernels import pick_spectral
+from isocapsnet.functional.known_windows import WindowOrders, distinct_windows
 from tests.functional.references import brute_force_match
 
 seeds = st.integers(0, 2**31 - 1)
@@ -300,6 +301,7 @@ def test_neither_parts_nor_symmetry_change_the_spectral_match(values, is_symmetr
     graphs, templates = random_tensor(0, 3, 9, 9), random_tensor(1, 2, 4, 4)
     graphs = graphs + graphs.mT if is_symmetric else graphs
     vectors = window_eigenvectors(graphs, 4)
+    monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: None)
     monkeypatch.setattr(isomorphic, "_CHUNK_VALUES", {"cpu": values})
     match = spectral_permutations(graphs, templates)
     assert all(map(torch.equal, spectral_permutations(graphs, templates, window_vectors=vectors), match))
@@ -311,7 +313,7 @@ def test_neither_parts_nor_symmetry_change_the_spectral_match(values, is_symmetr
 
 @pytest.mark.parametrize("is_symmetric", [False, True])
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("k", [1, 4, 9, 20])
+@pytest.mark.parametrize("k", [1, 4, 9, 12, 20])
 def test_the_compiled_spectral_match_equals_the_plain_one_in_values_and_gradients(k, stride, is_symmetric, monkeypatch):
     graphs, templates = random_tensor(0, 3, k + 5, k + 5), random_tensor(1, 2, k, k)
     if is_symmetric:
@@ -326,11 +328,53 @@ def test_the_compiled_spectral_match_equals_the_plain_one_in_values_and_gradient
 
     assert pick_spectral(graphs) is kernels.import_kernel("cpu_spectral")
     compiled = match_and_gradients()
-    monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: kernels.eager)
-    monkeypatch.setattr(kernels, "pick_spectral", lambda tensor: kernels.eager)
+    monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: None)
     assert compiled[0][0, 0, 0, 0] == 0
     for mine, theirs in zip(compiled, match_and_gradients(), strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("kind", ["random", "symmetric", "sparse", "binary", "constant", "zero"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("k", [1, 3, 9, 12, 20])
+def test_permutations_that_are_tried_first_change_nothing(k, dtype, kind):
+    """Neither those of the last step, nor of a step before, nor any others: also where several are equally good."""
+    rng = np.random.default_rng(k)
+    graphs = torch.from_numpy(np.stack([graph_of(kind, k + 6, rng) for _ in range(3)])).to(dtype)
+    templates = random_tensor(1, 2, k, k, dtype=dtype)
+    distinct = distinct_windows(graphs, k, 1)[1]
+    orders = WindowOrders.unknown(3, 2, k, distinct)
+    for step in range(4):
+        templates = templates + 0.01 * step * random_tensor(step, 2, k, k, dtype=dtype)
+        if step == 2:
+            orders.tensor.copy_(torch.from_numpy(rng.random(orders.tensor.shape)).argsort(dim=-1))
+        first, tried = spectral_permutations(graphs, templates), None
+        for own in (torch.tensor([2, 0]), torch.tensor([1])):
+            some = WindowOrders(orders.tensor, own, distinct)
+            tried = spectral_permutations(graphs[own], templates, window_orders=some)
+            assert torch.equal(tried.distance, first.distance[own])
+            assert torch.equal(tried.permutation, first.permutation[own])
+        found = permutation_at(first.permutation[:, 1, 0, 3], k)
+        assert torch.equal(orders.tensor[:, distinct[0, 3], 1].long(), found)
+
+
+def test_an_assignment_is_kept_only_if_it_is_best():
+    """Bellman and Ford's test of optimality against the solver, and against the second best permutation."""
+    from isocapsnet.functional.kernels import cpu_spectral
+
+    k, lanes = 5, 8
+    every = permutation_table(k)
+    for seed in range(60):
+        profit = random_tensor(seed, k, k).abs() / 4
+        totals = profit[torch.arange(k), every].sum(dim=1)
+        best = totals.argsort(descending=True)[:2]
+        gap = (totals[best[0]] - totals[best[1]]).item()
+        padded = torch.nn.functional.pad(profit, [0, lanes - k])
+        for number, expected in zip(best.tolist(), (gap > 5e-5, False), strict=True):
+            work = np.zeros(2 * lanes), np.zeros(k)
+            assert cpu_spectral.is_best(padded.flatten().numpy(), every[number].numpy(), 1, *work) == expected
+        tied = torch.ones_like(padded)
+        assert not cpu_spectral.is_best(tied.flatten().numpy(), every[0].numpy(), 1, *work)
 
 
 def test_gradients_of_the_spectral_match_are_those_of_its_distances():

@@ -105,8 +105,9 @@ def test_linear_primary_capsules_have_the_score_as_length():
     torch.manual_seed(0)
     layer, primary = IsomorphicLayer(2, 3), PrimaryCapsules(3, primary_size=4)
     match = layer(torch.randn(2, 7, 7))
-    capsules = primary(match)
+    capsules = primary(match).expand()
     torch.testing.assert_close(capsules.norm(dim=-1), (1 - match.distance).abs())
+    assert capsules.shape[-1] == 4
 
 
 @pytest.mark.parametrize("projection", ["permutation", "none", "orthogonal"])

@@ -169,9 +169,7 @@ def _route(module: Any, match: Any) -> tuple[Tensor, Tensor, Tensor] | None:
     if isinstance(primary, PermutationCapsules) and weight.shape[2] > 1:
         votes = functional.permutation_votes(primary, weight)
     else:
-        votes = functional.dense_votes(
-            primary.expand() if isinstance(primary, PermutationCapsules) else primary, weight
-        )
+        votes = functional.dense_votes(primary if isinstance(primary, Tensor) else primary.expand(), weight)
     contexts: list[Tensor] = []
 
     def attend(context: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import (
     PermutationCapsules,
+    ProjectedCapsules,
     dense_primary_capsules,
     dynamic_routing,
     leaky_softmax,
@@ -52,6 +53,7 @@ __all__ = [
     "BestWindows",
     "IsomorphicMatch",
     "PermutationCapsules",
+    "ProjectedCapsules",
     "SpectralMatch",
     "assigned_columns",
     "attend_to_shared",

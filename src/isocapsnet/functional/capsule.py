@@ -1,13 +1,15 @@
 """Capsules: Sections 4.2 to 4.5 of the paper, based on Sabour, Frosst & Hinton (2017).
 
 A primary capsule that represents a permutation has only two distinct values: one at the k entries that the permutation
-selects, and the padding γ at the other k² - k. :class:`PermutationCapsules` stores it in this form.
+selects, and the padding γ at the other k² - k. :class:`PermutationCapsules` stores it in this form, and
+:class:`ProjectedCapsules` its image under a linear map.
 
 Routing is :func:`dynamic_routing`. Its logits are β = û·(c⁽¹⁾ + … + c⁽ʳ⁾), so the state between iterations is one
 vector per class, the *context*, and an iteration is one call of ``attend(context)``. The functions that compute it are
 in :mod:`~isocapsnet.functional.routing`.
 """
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,10 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import one_hot
+from torch.nn.functional import embedding_bag, one_hot
 
 from isocapsnet._validation import check_number
-from isocapsnet.functional.permutations import permutation_matrices
+from isocapsnet.functional.permutations import permutation_matrices, selected_entries
 
 # Margins of Eq. 10 for the class of the graph and for the other classes, and the weight of the other classes.
 UPPER_MARGIN, LOWER_MARGIN, ABSENT_WEIGHT = 0.9, 0.1, 0.5
@@ -47,6 +49,35 @@ class PermutationCapsules(NamedTuple):
         """The capsules with all their entries: ``(n_graphs, n_templates, n, n, k²)``."""
         selected = permutation_matrices(self.permutation, self.kernel_size).flatten(-2)
         return torch.where(selected, self.value[..., None], self.padding)
+
+
+class ProjectedCapsules(NamedTuple):
+    """Primary capsules g(vec P)/‖g(vec P)‖ · F with a linear map g, in compact form.
+
+    Attributes
+    ----------
+    value : Tensor (n_graphs, n_templates, n, n)
+        F.
+    permutation : Tensor (n_graphs, n_templates, n, n), int64
+        Its row in ``permutation_table(kernel_size)``.
+    table : Tensor (k², primary_size)
+        The transposed matrix of g: the image of a permutation is the sum of the rows that it selects.
+    """
+
+    value: Tensor
+    permutation: Tensor
+    table: Tensor
+
+    @property
+    def kernel_size(self) -> int:
+        """k."""
+        return math.isqrt(len(self.table))
+
+    def expand(self) -> Tensor:
+        """The capsules with all their entries: ``(n_graphs, n_templates, n, n, primary_size)``."""
+        entries = selected_entries(self.permutation, self.kernel_size)
+        images = embedding_bag(entries.flatten(0, -2), self.table, mode="sum").view(*self.value.shape, -1)
+        return dense_primary_capsules(self.value, images, None)
 
 
 def safe_norm(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:

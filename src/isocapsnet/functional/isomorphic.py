@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isocapsnet._validation import InputError, check_option
+from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import safe_norm
-from isocapsnet.functional.eigenvectors import eigenvectors
-from isocapsnet.functional.kernels import match_profit, pick_kernel, pick_spectral, run_kernel
+from isocapsnet.functional.eigenvectors import LAPACK_SIZE, eigenvectors
+from isocapsnet.functional.kernels import eager, pick_kernel, pick_spectral, run_fused, run_kernel
 from isocapsnet.functional.kernels.eager import compact_dtype, windows_of
-from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices
+from isocapsnet.functional.known_windows import WindowOrders, WindowVectors
+from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
 
 PROJECTIONS = ("permutation", "none", "orthogonal")
 #: Largest template of an exact match. With 10 nodes, every template needs 2 GB and a window takes 0.8 s.
@@ -137,7 +139,7 @@ def spectral_match(
     templates: Tensor,
     stride: int = 1,
     projection: str = "permutation",
-    window_vectors: Tensor | None = None,
+    window_vectors: Tensor | WindowVectors | None = None,
     sort_eigenvalues: bool = True,
 ) -> SpectralMatch:
     """Match by eigenvectors instead of enumeration (Eq. 2 and 3 of the paper, FastIsoNN).
@@ -161,9 +163,8 @@ def spectral_match(
     templates : Tensor (n_templates, k, k)
     stride : int
     projection : {"permutation", "none", "orthogonal"}
-    window_vectors : Tensor (n_graphs, n, n, k, k), optional
-        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly; or an object with the
-        parts of such a tensor, as ``object[:, :]`` and ``object[graphs, rows, columns]``.
+    window_vectors : Tensor (n_graphs, n, n, k, k) or WindowVectors, optional
+        The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly.
     sort_eigenvalues : bool
         Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see ``eigenvectors``.
 
@@ -195,48 +196,98 @@ def spectral_permutations(
     graphs: Tensor,
     templates: Tensor,
     stride: int = 1,
-    window_vectors: Tensor | None = None,
+    window_vectors: Tensor | WindowVectors | None = None,
     sort_eigenvalues: bool = True,
+    window_orders: WindowOrders | None = None,
 ) -> IsomorphicMatch:
     """:func:`spectral_match` with ``projection="permutation"``, with numbers of permutations instead of matrices.
 
     It needs the memory of the result and a few MB, and no table of k! permutations. ``graphs``, ``templates``,
-    ``stride``, ``window_vectors`` and ``sort_eigenvalues`` are those of :func:`spectral_match`.
+    ``stride``, ``window_vectors`` and ``sort_eigenvalues`` are those of :func:`spectral_match`. ``window_orders`` are
+    permutations to try first.
     """
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
         raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
-    search = partial(_search_spectrum, window_vectors, sort_eigenvalues)
-    return match_by(search, partial(run_kernel, pick_spectral(graphs), "backward"), graphs, templates, stride)
+    search = partial(_search_spectrum, window_vectors, sort_eigenvalues, window_orders)
+    return match_by(search, partial(run_kernel, pick_spectral(graphs) or eager, "backward"), graphs, templates, stride)
 
 
 def _search_spectrum(
-    window_vectors: Tensor | None, sort_eigenvalues: bool, graphs: Tensor, templates: Tensor, stride: int
+    window_vectors: Any,
+    sort_eigenvalues: bool,
+    window_orders: WindowOrders | None,
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int,
 ) -> tuple[Tensor, Tensor]:
     """As :func:`isocapsnet.functional.kernels.eager.search`, with permutations from eigenvectors."""
     n_templates, k, _ = templates.shape
-    windows = windows_of(graphs, k, stride)  # a view: only a part of the windows is copied at a time
-    n_graphs, n = windows.shape[:2]
-    template_vectors = eigenvectors(templates, sort_eigenvalues).abs()
-    distance = graphs.new_empty(n_graphs, n_templates, n, n)
-    permutation = torch.empty(n_graphs, n_templates, n, n, dtype=torch.int64, device=graphs.device)
+    n = (graphs.shape[1] - k) // stride + 1
+    distance = graphs.new_empty(len(graphs), n_templates, n, n)
+    permutation = torch.empty(distance.shape, dtype=torch.int64, device=graphs.device)
     # In symmetric graphs, the window at rows t and columns s is the transpose of that at s and t. Both have the same
     # eigenvectors, and so the same permutation.
     has_twins = torch.equal(graphs, graphs.transpose(1, 2))
-    rows, columns = torch.triu_indices(n, n, offset=0 if has_twins else -n, device=graphs.device)
+    pairs = torch.triu_indices(n, n, offset=0 if has_twins else -n, device=graphs.device)
+    template_vectors = eigenvectors(templates, sort_eigenvalues).abs()
+    found = pairs, template_vectors, distance, permutation
+    kernel = pick_spectral(graphs)
+    plain = partial(_search_in_torch, graphs, templates, stride, window_vectors, sort_eigenvalues, has_twins, *found)
+    if kernel is None:
+        plain()
+        return distance, permutation
+
+    def fused() -> None:
+        if window_vectors is not None or (sort_eigenvalues and k > LAPACK_SIZE):
+            known = _as_known(window_vectors)  # without any, the kernel computes them
+            kernel.search(graphs, templates, stride, known, window_orders, *found)
+            return
+        for i in range(len(graphs)):  # the vectors of all graphs would need many times the memory of the result
+            own, orders = slice(i, i + 1), None if window_orders is None else window_orders[i : i + 1]
+            known = WindowVectors.of(graphs[own], k, stride, sort_eigenvalues)
+            kernel.search(graphs[own], templates, stride, known, orders, *found[:2], distance[own], permutation[own])
+
+    run_fused(graphs.device, fused, plain)
+    return distance, permutation
+
+
+def _as_known(window_vectors: Tensor | WindowVectors | None) -> WindowVectors | None:
+    """Vectors ``(n_graphs, n, n, k, k)`` of all windows as :class:`WindowVectors`."""
+    if not isinstance(window_vectors, Tensor):
+        return window_vectors
+    n_graphs, n = window_vectors.shape[:2]
+    return WindowVectors(window_vectors.flatten(1, 2), torch.arange(n_graphs), torch.arange(n * n).view(n, n))
+
+
+def _search_in_torch(
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int,
+    window_vectors: Any,
+    sort_eigenvalues: bool,
+    has_twins: bool,
+    pairs: Tensor,
+    template_vectors: Tensor,
+    distance: Tensor,
+    permutation: Tensor,
+) -> None:
+    """Write the distances and permutations of the windows ``pairs`` and, of symmetric graphs, of their transposes."""
+    n_templates, k, _ = templates.shape
+    rows, columns = pairs
+    windows = windows_of(graphs, k, stride)  # a view: only a part of the windows is copied at a time
     most = _CHUNK_VALUES.get(graphs.device.type, _CHUNK_VALUES["cpu"]) // k**2
-    for part, some in product(_slices(n_graphs, most // len(rows)), _slices(len(rows), most)):
+    for part, some in product(_slices(len(graphs), most // len(rows)), _slices(len(rows), most)):
         s, t = rows[some], columns[some]
         flat = windows[part, s, t].flatten(0, 1)
         own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part, s, t]
         absolute = own.abs().view_as(flat)
-        alike = torch.stack([flat, flat.transpose(1, 2)], dim=1) if has_twins else flat[:, None]
         for i in range(n_templates):
-            distances, numbers = match_profit(absolute @ template_vectors[i].T, alike, templates[i])
-            for place, values in zip(((s, t), (t, s)), distances.T, strict=False):
-                distance[part, i][:, *place] = values.view(-1, len(s))
+            order = assigned_columns(absolute @ template_vectors[i].T)
+            matched, numbers = templates[i][order[:, :, None], order[:, None, :]], permutation_number(order)
+            for place, alike in (((s, t), flat), ((t, s), flat.transpose(1, 2)))[: 1 + has_twins]:
+                distance[part, i][:, *place] = (matched - alike).flatten(1).norm(dim=1).view(-1, len(s))
                 permutation[part, i][:, *place] = numbers.view(-1, len(s))
-    return distance, permutation
 
 
 def _slices(length: int, step: int) -> list[slice]:

@@ -14,49 +14,7 @@ from isocapsnet.functional.isomorphic import check_match_input, spectral_match
 from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.eager import windows_of
 from isocapsnet.functional.kernels.fallback import plain_gradients
-
-
-class WindowVectors:
-    """Eigenvectors ``(n_graphs, n, n, k, k)`` of the windows of some graphs. Only the part that is asked for is copied.
-
-    Attributes
-    ----------
-    tensor : Tensor (n_stored, n_distinct, k, k)
-        The matrices of the distinct windows of each stored graph. In symmetric graphs, the window at rows t and columns
-        s is the transpose of that at s and t and has the same ones, so there are only those with s >= t.
-    index : Tensor (n_graphs,), int64
-        The rows of ``tensor`` that are meant.
-    distinct : Tensor (n, n), int64
-        Which of the distinct windows a window is.
-    """
-
-    def __init__(self, tensor: Tensor, index: Tensor, distinct: Tensor) -> None:
-        self.tensor, self.index, self.distinct = tensor, index, distinct
-
-    def __getitem__(self, part: tuple[Any, ...]) -> Tensor:
-        graphs, *windows = part
-        numbers = self.distinct[tuple(windows)]
-        return self.tensor[self.index[graphs].view(-1, *(1 for _ in numbers.shape)), numbers]
-
-    @classmethod
-    def of(cls, graphs: Tensor, kernel_size: int, stride: int, sort_eigenvalues: bool) -> "WindowVectors":
-        """Those of all graphs."""
-        first, distinct = distinct_windows(graphs, kernel_size, stride)
-        vectors = graphs.new_empty(len(graphs), len(first), kernel_size, kernel_size)
-        for i in range(len(graphs)):  # one at a time: all of them would be in memory twice
-            windows = windows_of(graphs[i : i + 1], kernel_size, stride).flatten(1, 2)[0, first]
-            vectors[i] = eigenvectors(windows, sort_eigenvalues)
-        return cls(vectors, torch.arange(len(graphs), device=graphs.device), distinct)
-
-
-def distinct_windows(graphs: Tensor, kernel_size: int, stride: int) -> tuple[Tensor, Tensor]:
-    """The numbers of the windows whose eigenvectors differ, and which of them each window ``(n, n)`` has."""
-    n = (graphs.shape[1] - kernel_size) // stride + 1
-    number = torch.arange(n * n, device=graphs.device).view(n, n)
-    if torch.equal(graphs, graphs.transpose(1, 2)):
-        number = torch.minimum(number, number.T)
-    first, distinct = number.unique(return_inverse=True)
-    return first, distinct.view(n, n)
+from isocapsnet.functional.known_windows import WindowVectors
 
 
 def relaxed_distances(

@@ -18,9 +18,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
 from isocapsnet._validation import InputError
-from isocapsnet.functional.capsule import PermutationCapsules, dynamic_routing, leaky_softmax
-from isocapsnet.functional.dense_routing import DenseRouting
-from isocapsnet.functional.kernels import note_use, pick_fused, pick_routing, run_fused, taking_gradients
+from isocapsnet.functional.capsule import PermutationCapsules, ProjectedCapsules, dynamic_routing, leaky_softmax
+from isocapsnet.functional.dense_routing import DenseRouting, ProjectedRouting
+from isocapsnet.functional.kernels import import_kernel, note_use, pick_fused, pick_routing, run_fused, taking_gradients
 from isocapsnet.functional.kernels.fallback import plain_gradients
 from isocapsnet.functional.permutations import permutation_table, selected_entries
 
@@ -28,8 +28,12 @@ from isocapsnet.functional.permutations import permutation_table, selected_entri
 _LOOKUP_SIZE = 7
 
 
+#: Primary capsules in any form.
+Capsules = PermutationCapsules | ProjectedCapsules | Tensor
+
+
 def route(
-    capsules: PermutationCapsules | Tensor,
+    capsules: Capsules,
     weight: Tensor,
     iterations: int,
     scale: float,
@@ -39,7 +43,7 @@ def route(
 
     Parameters
     ----------
-    capsules : PermutationCapsules or Tensor (n_graphs, n_templates, n, n, primary_size)
+    capsules : PermutationCapsules, ProjectedCapsules or Tensor (n_graphs, n_templates, n, n, primary_size)
     weight : Tensor (n_classes, n_templates, n_windows, primary_size, capsule_size)
         ``n_windows`` is n², or 1 when the weights are shared over positions.
     iterations, scale
@@ -60,10 +64,17 @@ def route(
             arguments = *capsules, weight, iterations, scale, kernel, torch.is_grad_enabled()
             fused = partial(_FusedRouting.apply, *arguments)
             return run_fused(weight.device, fused, partial(plain, capsules, weight))
-    if isinstance(capsules, Tensor) and weight.shape[2] > 1 and over != "windows":
+    if not isinstance(capsules, PermutationCapsules) and weight.shape[2] > 1 and over != "windows":
         kernel = pick_fused("cpu_dense_routing", weight)
         if kernel is not None and kernel.fits(weight):
-            fused = partial(DenseRouting.apply, capsules, weight, iterations, scale, over == "classes", kernel, plain)
+            settings = weight, iterations, scale, over == "classes", kernel
+            if isinstance(capsules, Tensor):
+                fused = partial(DenseRouting.apply, capsules, *settings, plain)
+            else:
+                plain_parts = partial(_route_parts, plain, capsules.permutation)
+                fused = partial(
+                    ProjectedRouting.apply, *capsules, *settings, import_kernel("cpu_projection"), plain_parts
+                )
             return run_fused(weight.device, fused, partial(plain, capsules, weight))
     return plain(capsules, weight)
 
@@ -75,12 +86,24 @@ def bytes_of_couplings(weight: Tensor, iterations: int, n_graphs: int, over: str
     return 0 if kernel is None else kernel.bytes_of_couplings(weight, iterations, n_graphs)
 
 
-def _check_shapes(capsules: PermutationCapsules | Tensor, weight: Tensor) -> None:
+def _route_parts(
+    plain: Callable[[Capsules, Tensor], Tensor], permutation: Tensor, value: Tensor, table: Tensor, weight: Tensor
+) -> Tensor:
+    """Plain routing of projected capsules, as a function of what has a gradient."""
+    return plain(ProjectedCapsules(value, permutation, table), weight)
+
+
+def _check_shapes(capsules: Capsules, weight: Tensor) -> None:
     """Raise InputError if the weights are of other capsules: kernels would read past the end of the smaller tensor."""
     if isinstance(capsules, Tensor):
         _, n_templates, *windows, size = capsules.shape
     else:
-        (_, n_templates, *windows), size = capsules.value.shape, capsules.kernel_size**2
+        (_, n_templates, *windows), k = capsules.value.shape, capsules.kernel_size
+        size = k**2
+        if isinstance(capsules, ProjectedCapsules):
+            size = capsules.table.shape[1]
+            if capsules.table.dim() != 2 or k**2 != len(capsules.table):
+                raise InputError(f"table has the shape {tuple(capsules.table.shape)}, not (k², primary_size).")
         if capsules.permutation.shape != capsules.value.shape:
             raise InputError(
                 f"permutation has the shape {tuple(capsules.permutation.shape)}, value {tuple(capsules.value.shape)}."
@@ -93,10 +116,10 @@ def _check_shapes(capsules: PermutationCapsules | Tensor, weight: Tensor) -> Non
         )
 
 
-def _route_plainly(
-    capsules: PermutationCapsules | Tensor, weight: Tensor, iterations: int, scale: float, over: str
-) -> Tensor:
+def _route_plainly(capsules: Capsules, weight: Tensor, iterations: int, scale: float, over: str) -> Tensor:
     """:func:`route` in plain torch."""
+    if isinstance(capsules, ProjectedCapsules):
+        capsules = capsules.expand()
     if isinstance(capsules, Tensor):
         attend = partial(attend_to_votes, dense_votes(capsules, weight), over=over)
     elif weight.shape[2] == 1 and over == "classes":

@@ -1,4 +1,4 @@
-"""The batches of a fit with a spectral match: graphs and the eigenvectors of their windows."""
+"""The batches of a fit with a spectral match: graphs, and what is known about their windows."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isocapsnet.functional.relaxed import WindowVectors, distinct_windows
+from isocapsnet.functional.known_windows import WindowOrders, WindowVectors, distinct_windows
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._device import available_bytes
 
@@ -21,6 +21,9 @@ class SpectralStore(GraphStore):
     transpose of that at s and t and has the same ones, so they are kept once. Eigenvectors that need more than
     ``kept_bytes``, or half of the free memory, are not kept. The module then computes those of a batch; with
     ``at_once``, all of them at once.
+
+    For a match with ``n_templates`` by permutations on a CPU, the store also keeps the permutations that the last step
+    found, in the same limits.
     """
 
     def __init__(
@@ -31,20 +34,23 @@ class SpectralStore(GraphStore):
         *graphs: Any,
         kept_bytes: int | None = None,
         at_once: bool = False,
+        n_templates: int = 0,
     ) -> None:
         super().__init__(*graphs)
         self.at_once = at_once
         self.vectors: WindowVectors | None = None
+        self.orders: WindowOrders | None = None
         n = (self.sources[0].shape[1] - kernel_size) // stride + 1
         self.bytes_of_graph = 4 * n * n * kernel_size**2  # of its eigenvectors; those of symmetric graphs need half
         if self.resident is None:
             return
-        first, _ = distinct_windows(self.resident, kernel_size, stride)
+        first, distinct = distinct_windows(self.resident, kernel_size, stride)
         self.bytes_of_graph = 4 * len(first) * kernel_size**2
-        n_bytes = len(self) * self.bytes_of_graph
-        most = _KEPT_BYTES if kept_bytes is None else kept_bytes
-        if n_bytes <= min(most, available_bytes(self.device) // 2):
+        most = min(_KEPT_BYTES if kept_bytes is None else kept_bytes, available_bytes(self.device) // 2)
+        if len(self) * self.bytes_of_graph <= most:
             self.vectors = WindowVectors.of(self.resident, kernel_size, stride, sort_eigenvalues)
+        if self.device.type == "cpu" and 0 < len(self) * len(first) * n_templates * kernel_size <= most:
+            self.orders = WindowOrders.unknown(len(self), n_templates, kernel_size, distinct)
 
     def bytes_in_passing(self, n_graphs: int) -> int:
         """Those of the eigenvectors, unless they are kept, or computed a few at a time."""
@@ -53,8 +59,10 @@ class SpectralStore(GraphStore):
     def batch(self, positions: NDArray[np.int64], buffer: NDArray[np.float32] | None = None) -> tuple[Any, Tensor]:
         """The module's arguments and codes ``(n,)`` at positions of this subset."""
         graphs, codes = super().batch(positions, buffer)
-        if self.vectors is None:
-            return graphs, codes
+        known: dict[str, Any] = {}
         index = self.on_device(self.index[positions])
-        vectors = WindowVectors(self.vectors.tensor, index, self.vectors.distinct)
-        return {"graphs": graphs, "window_vectors": vectors}, codes
+        if self.vectors is not None:
+            known["window_vectors"] = WindowVectors(self.vectors.tensor, index, self.vectors.distinct)
+        if self.orders is not None:
+            known["window_orders"] = WindowOrders(self.orders.tensor, index, self.orders.distinct)
+        return {"graphs": graphs, **known} if known else graphs, codes

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from isocapsnet._validation import InputError, check_number
+from isocapsnet._validation import InputError, check_number, check_option
 from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
@@ -42,8 +42,19 @@ _PAPER_ONLY = (
     *("reconstruction_weight", "template_init", "template_scale", "learning_rate", "weight_decay", "tolerance"),
 )
 
+# With more entries in a primary capsule, a linear map reduces them: g in Eq. 4, "in the case if k² is large".
+_MOST_ENTRIES = 81
+
 # Eigenvectors of windows up to this size are kept during a fit, so that large templates need no GB of memory for them.
-_KEPT_BYTES = 128 * 1024**2
+_KEPT_BYTES = 64 * 1024**2
+
+
+def check_primary_size(name: str, value: Any) -> None:
+    """Raise InputError for anything but a positive whole number or "auto"."""
+    if isinstance(value, str):
+        check_option(name, value, ("auto",))
+    else:
+        check_number(name, value, low=1, integer=True)
 
 
 class _WithoutFormulation:
@@ -112,8 +123,10 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         :func:`~isocapsnet.functional.spectral_match`.
     weight_sharing : {"window", "template"}
         Routing weights of each window, or shared by all windows: fewer, but blind to the position of a pattern.
-    primary_size : int, optional
-        Size of the primary capsules; the default is k².
+    primary_size : int, None or "auto"
+        Size of the primary capsules, to which a learned linear map g reduces the k² entries of a pose. With None, there
+        is no such map. ``"auto"`` is None for templates of up to nine nodes, as in the paper; for larger ones it is
+        ``capsule_size``: k² entries for every window would be weights by the hundred million.
     capsule_size : int
         Size of the class capsules.
     routing_iterations : int
@@ -175,7 +188,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     matching: Annotated[str, one_of(*MATCHING)] = "exact"
     projection: Annotated[str, one_of(*PROJECTIONS)] = "permutation"
     weight_sharing: Annotated[str, one_of(*WEIGHT_SHARING)] = "window"
-    primary_size: Count | None = None
+    primary_size: Annotated[int | str, check_primary_size] | None = "auto"
     routing_iterations: Annotated[int, in_range(0, MAX_ROUTING_ITERATIONS, integer=True)] = 3
     routing_over: Annotated[str, one_of(*ROUTING_OVER)] = "classes"
     gamma: Annotated[float, in_range(-1, 1)] = -0.1
@@ -218,6 +231,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
             reasons |= dict.fromkeys(_MOTIFS_ONLY, 'windows="contiguous" leaves the motif form out')
         if self.template_init == "windows":
             reasons["template_scale"] = 'template_init="windows" starts from training graphs'
+        if self._primary_size() is not None:
+            reasons["gamma"] = "the linear map to primary_size entries leaves no zeros to replace"
         if self.routing_iterations == 0:
             reasons |= dict.fromkeys(_ROUTING_ONLY, "routing_iterations=0, so nothing is routed")
         return reasons
@@ -250,8 +265,16 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
             return super()._build_store(X, codes, *others)
         device, X_unlabeled = others
         graphs = X, codes, self.scaler_, device, X_unlabeled
-        return SpectralStore(self.kernel_size, self.stride, True, *graphs, kept_bytes=_KEPT_BYTES)
+        n_templates = self.n_templates if self.projection == "permutation" else 0
+        settings = self.kernel_size, self.stride, True
+        return SpectralStore(*settings, *graphs, kept_bytes=_KEPT_BYTES, n_templates=n_templates)
+
+    def _primary_size(self) -> int | None:
+        """``primary_size`` with "auto" replaced."""
+        if not isinstance(self.primary_size, str):
+            return self.primary_size
+        return None if self.kernel_size**2 <= _MOST_ENTRIES else self.capsule_size
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         given = {"reconstruct": self.reconstruction_weight > 0, "directed": self.directed_}
-        return with_parameters(IsoCapsNet, self, n_nodes, n_classes, **given)
+        return with_parameters(IsoCapsNet, self, n_nodes, n_classes, primary_size=self._primary_size(), **given)

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from isocapsnet import functional
 from isocapsnet._validation import check_option
-from isocapsnet.functional import IsomorphicMatch, PermutationCapsules, SpectralMatch
+from isocapsnet.functional import IsomorphicMatch, ProjectedCapsules, SpectralMatch
 from isocapsnet.functional.linear import wide_linear
-from isocapsnet.functional.routing import bytes_of_couplings
+from isocapsnet.functional.routing import Capsules, bytes_of_couplings
 from isocapsnet.nn.isomorphic import gaussian
 
 WEIGHT_SHARING = ("window", "template")
@@ -58,14 +58,13 @@ class PrimaryCapsules(nn.Module):
         self.project = nn.Linear(kernel_size**2, primary_size, bias=False) if primary_size is not None else None
         self.size = primary_size if primary_size is not None else kernel_size**2
 
-    def forward(self, match: IsomorphicMatch | SpectralMatch) -> PermutationCapsules | Tensor:
+    def forward(self, match: IsomorphicMatch | SpectralMatch) -> Capsules:
         """Compact capsules if the pose is a permutation, otherwise a tensor ``(n_graphs, n_templates, n, n, size)``."""
         scores = 1 - match.distance
         if isinstance(match, IsomorphicMatch):
             if self.project is None:
                 return functional.primary_capsules(scores, match.permutation, self.kernel_size, self.gamma)
-            poses = functional.permutation_matrices(match.permutation, self.kernel_size)
-            return functional.dense_primary_capsules(scores, self.project(poses.flatten(-2).to(scores.dtype)), None)
+            return ProjectedCapsules(scores, match.permutation, self.project.weight.T)
         poses = match.matrix.flatten(-2)
         if self.project is None:
             return functional.dense_primary_capsules(scores, poses, self.gamma)
@@ -107,7 +106,7 @@ class DigitCapsules(nn.Module):
         positions = n_windows if weight_sharing == "window" else 1
         self.weight = gaussian(n_classes, n_templates, positions, primary_size, capsule_size, scale=WEIGHT_SCALE)
 
-    def forward(self, capsules: PermutationCapsules | Tensor) -> Tensor:
+    def forward(self, capsules: Capsules) -> Tensor:
         """Primary capsules to class capsules ``(n_graphs, n_classes, capsule_size)``."""
         return functional.route(capsules, self.weight, self.iterations, self.scale, over=self.over)
 

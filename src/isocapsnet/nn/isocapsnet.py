@@ -1,7 +1,7 @@
 """The Iso-CapsNet module of the paper, that of the authors' published program, and their loss."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -115,7 +115,7 @@ class IsoCapsNet(nn.Module):
         if reconstruct:
             self.decoder = GraphDecoder(n_classes, capsule_size, n_nodes, decoder_sizes, directed=directed)
 
-    def forward(self, graphs: Tensor, **match_options: Tensor) -> CapsuleOutput:
+    def forward(self, graphs: Tensor, **match_options: Any) -> CapsuleOutput:
         """Graphs ``(n_graphs, n_nodes, n_nodes)`` to class capsules and reconstructions."""
         match = self.isomorphic(graphs, **match_options)
         capsules = graphs.new_zeros(len(graphs), self.n_classes, self.capsule_size)

@@ -13,6 +13,7 @@ from isocapsnet.functional import (
     spectral_match,
     spectral_permutations,
 )
+from isocapsnet.functional.known_windows import WindowOrders, WindowVectors
 from isocapsnet.functional.relaxed import relaxed_distances
 
 
@@ -72,14 +73,20 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         self.projection, self.sort_eigenvalues = projection, sort_eigenvalues
 
     def forward(  # type: ignore[override]
-        self, graphs: Tensor, window_vectors: Tensor | None = None
+        self,
+        graphs: Tensor,
+        window_vectors: Tensor | WindowVectors | None = None,
+        window_orders: WindowOrders | None = None,
     ) -> IsomorphicMatch | SpectralMatch:
         """``(n_graphs, n_nodes, n_nodes)`` to a match, of the exact layer's type with ``projection="permutation"``.
 
-        ``window_vectors`` as in :func:`~isocapsnet.functional.spectral_match`.
+        ``window_vectors`` as in :func:`~isocapsnet.functional.spectral_match`, ``window_orders`` as in
+        :func:`~isocapsnet.functional.spectral_permutations`.
         """
         if self.projection == "permutation":
-            return spectral_permutations(graphs, self.templates, self.stride, window_vectors, self.sort_eigenvalues)
+            return spectral_permutations(
+                graphs, self.templates, self.stride, window_vectors, self.sort_eigenvalues, window_orders
+            )
         arguments = graphs, self.templates, self.stride, self.projection, window_vectors, self.sort_eigenvalues
         return spectral_match(*arguments)
 

@@ -7,9 +7,12 @@ import torch
 from isocapsnet.functional import (
     capsule,
     convolution,
+    dense_routing,
     edge_sums,
     kernels,
     linear,
+    permutation_matrices,
+    permutation_number,
     pooling,
     relaxed,
     routing,
@@ -108,6 +111,100 @@ def test_routing_of_dense_capsules_equals_that_in_plain_torch(dtype, over, n_gra
         return routing.route(capsules, weight, **settings)
 
     assert_equal(fused, plain, (capsules, weight), dtype, "DenseRoutingBackward")
+
+
+def projected(table, n_graphs=2, n=3, seed=0):
+    """Capsules of one template whose permutations are drawn at random."""
+    k = int(len(table) ** 0.5)
+    orders = torch.from_numpy(np.random.default_rng(seed).random((n_graphs, 1, n, n, k))).argsort(dim=-1)
+    value = draw(n_graphs, 1, n, n, dtype=table.dtype, seed=seed)
+    return capsule.ProjectedCapsules(value, permutation_number(orders), table)
+
+
+@pytest.mark.parametrize("part", [1, 3000, 2**21])
+@pytest.mark.parametrize("over", ["classes", "classes without leak"])
+@pytest.mark.parametrize(
+    ("n_graphs", "k", "primary_size", "dtype"),
+    [(19, 12, 16, torch.float32), (5, 3, 5, torch.float64), (9, 20, 3, torch.float64)],
+)
+def test_routing_of_projected_capsules_equals_that_in_plain_torch(
+    n_graphs, k, primary_size, dtype, over, part, monkeypatch
+):
+    monkeypatch.setattr(dense_routing, "_PART_BYTES", part)
+    table = draw(k * k, primary_size, dtype=dtype, seed=2)
+    _, permutation, _ = projected(table, n_graphs, n=7)
+    value, weight = draw(n_graphs, 1, 7, 7, dtype=dtype), draw(2, 1, 49, primary_size, 16, dtype=dtype, seed=1)
+    settings = {"iterations": 3, "scale": 0.1, "over": over}
+
+    def plain(value, table, weight):
+        capsules = capsule.ProjectedCapsules(value, permutation, table).expand()
+        return routing._route_plainly(capsules, weight, **settings)
+
+    def fused(value, table, weight):
+        return routing.route(capsule.ProjectedCapsules(value, permutation, table), weight, **settings)
+
+    assert_equal(fused, plain, (value, table, weight), dtype, "ProjectedRoutingBackward")
+
+
+def test_projected_capsules_are_images_of_permutation_matrices():
+    table, k = draw(25, 4).detach(), 5
+    capsules = projected(table)
+    images = permutation_matrices(capsules.permutation, k).flatten(-2).to(table.dtype) @ table
+    expected = images / images.norm(dim=-1, keepdim=True) * capsules.value[..., None]
+    assert torch.allclose(capsules.expand(), expected)
+
+
+def test_an_image_of_length_zero_has_no_entries_and_no_gradient():
+    table = torch.zeros(9, 4, dtype=torch.float64, requires_grad=True)
+    capsules, weight = projected(table), draw(2, 1, 9, 4, 16)
+    routed = routing.route(capsules, weight, 3, 0.1)
+    assert "ProjectedRoutingBackward" in trace(routed.grad_fn) and not routed.any()
+    for gradient in torch.autograd.grad(routed.sum(), (capsules.value, table, weight)):
+        assert not gradient.any()
+
+
+def test_the_gradient_of_weights_of_projected_capsules_that_is_taken_in_parts_is_the_same(monkeypatch):
+    monkeypatch.setattr(dense_routing, "_PART_BYTES", 5000)
+    table, weight = draw(16, 4, dtype=torch.float32), draw(2, 1, 49, 4, 16, dtype=torch.float32)
+    capsules = projected(table, 5, n=7)
+    routed = routing.route(capsules, weight, 3, 0.1).square().sum()
+    whole = torch.autograd.grad(routed, (capsules.value, table, weight))
+    taken, n_parts = torch.full_like(weight, torch.nan), []
+
+    def take_part(part, gradient):
+        part(taken.detach()).copy_(gradient)
+        n_parts.append(len(gradient))
+
+    with kernels.taking_gradients({weight: take_part}):
+        routed = routing.route(capsules, weight, 3, 0.1).square().sum()
+        *others, nothing = torch.autograd.grad(routed, (capsules.value, table, weight), allow_unused=True)
+    assert nothing is None and len(n_parts) > 2
+    assert all(map(torch.equal, [*others, taken], whole))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("k", [1, 2, 9, 12, 20])
+def test_compiled_rotations_diagonalise(k, dtype):
+    kernel = kernels.import_kernel("cpu_eigenvectors")
+    special = torch.stack([torch.zeros(k, k), torch.ones(k, k), torch.eye(k)]).to(dtype)
+    random = draw(37, k, k, dtype=dtype).detach()
+    matrices = torch.cat([random, 1e30 * random[:3], 1e-30 * random[:3], (random[:5] > 1).to(dtype), special])
+    vectors = kernel.eigenvectors(matrices).double()
+    symmetric = ((matrices + matrices.mT) / 2).double()
+    size = symmetric.abs().amax(dim=(1, 2), keepdim=True).clamp_min(1e-300)
+    tolerance = 2e-5 if dtype == torch.float32 else 1e-13
+    unit = torch.eye(k, dtype=torch.float64)
+    assert torch.allclose(vectors.mT @ vectors, unit.expand_as(vectors), rtol=0, atol=tolerance)
+    diagonal = vectors.mT @ (symmetric / size) @ vectors
+    assert torch.allclose(diagonal, diagonal * unit, rtol=0, atol=tolerance)
+    assert (diagonal.diagonal(dim1=1, dim2=2).diff() >= -tolerance).all()  # ascending
+
+
+def test_the_eigenvectors_of_a_matrix_do_not_depend_on_the_others():
+    kernel, matrices = kernels.import_kernel("cpu_eigenvectors"), draw(40, 12, 12, dtype=torch.float32).detach()
+    matrices[1:5] = 0  # neighbours that need no rotation
+    together = kernel.eigenvectors(matrices)
+    assert all(torch.equal(kernel.eigenvectors(matrices[i]), together[i]) for i in range(40))
 
 
 @pytest.mark.parametrize(("n_graphs", "n_in", "n_out"), [(1, 64, 4), (4, 128, 33), (19, 64, 130)])
@@ -414,7 +511,8 @@ BAD_INPUT = {
         capsule.PermutationCapsules(draw(2, 1, 3, 3), torch.zeros(2, 1, 3, 2, dtype=torch.int64), 0.0, 2),
         draw(2, 1, 9, 4, 8), 2, 0.1,
     ),
-    "profits": lambda: kernels.match_profit(draw(2, 3), draw(2, 1, 3, 3), draw(3, 3)),
+    "tables": lambda: routing.route(projected(draw(3, 4)), draw(2, 1, 9, 4, 8), 2, 0.1),
+    "sizes of tables": lambda: routing.route(projected(draw(4, 5)), draw(2, 1, 9, 4, 8), 2, 0.1),
     "biases of pooling": lambda: pooling.pooled_convolution(draw(2, 1, 8, 8), draw(3, 1, 5, 5), draw(4)),
     "graphs below the size of a filter": lambda: convolution.graph_convolution(
         draw(2, 1, 3, 3).detach(), draw(16, 1, 5, 5), draw(16), 1, 0

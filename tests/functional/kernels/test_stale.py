@@ -10,6 +10,7 @@ from isocapsnet.functional.kernels import _stale
 LOOK = """
 import os, torch
 from pathlib import Path
+from isocapsnet import functional
 from isocapsnet.functional.kernels import cpu_routing, cpu_spectral, import_kernel
 n_stamps = len(list(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("isocapsnet-kernels.txt")))
 """
@@ -20,8 +21,8 @@ USES = {
         "kernel.Windows.of(torch.ones(1, 1, 2, 2), torch.zeros(1, 1, 2, 2).long(), 0.0, 1, torch.ones(1, 1, 4, 1, 16))",
     ),
     "cpu_spectral": (
-        "_compare",
-        "kernel.match_profit(torch.ones(1, 2, 2), torch.ones(1, 1, 2, 2), torch.ones(2, 2))",
+        "_search",
+        "functional.spectral_permutations(torch.ones(1, 2, 2), torch.ones(1, 2, 2))",
     ),
 }
 

@@ -1,10 +1,10 @@
 """Kernels of the isomorphic match and of routing, and the choice between them.
 
 A kernel of the match is a module with ``search`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.eager`; one of the spectral match has ``match_profit`` and ``backward`` as there;
-one of routing has ``Windows``, ``fits``, ``iterate`` and ``backward`` as in
-:mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported only if they are
-used.
+:mod:`~isocapsnet.functional.kernels.eager`; one of the spectral match has ``search`` and ``backward`` as in
+:mod:`~isocapsnet.functional.kernels.cpu_spectral`; one of routing has ``Windows``, ``fits``, ``iterate`` and
+``backward`` as in :mod:`~isocapsnet.functional.kernels.cpu_routing`. They import their compilers, so they are imported
+only if they are used.
 
 Fused kernels use internals of Numba and Triton. If one fails when it is imported, compiled, read from a cache or run,
 the same is computed in plain torch, which is slower. There is one warning, and the kernel is not used again. If plain
@@ -25,7 +25,13 @@ from torch import Tensor
 from isocapsnet._validation import InputError
 from isocapsnet.functional.kernels import eager
 from isocapsnet.functional.kernels._buffers import forget_used, give_back, on_large_pages, reusing_buffers, zeros_like
-from isocapsnet.functional.kernels._takers import Taker, note_use, taker_of, taking_gradients
+from isocapsnet.functional.kernels._takers import (
+    Taker,
+    note_use,
+    taker_of,
+    taking_gradients,
+    windows_of_class,
+)
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 __all__ = [
@@ -33,7 +39,7 @@ __all__ = [
     "eager",
     "forget_used",
     "give_back",
-    "match_profit",
+    "import_kernel",
     "note_use",
     "on_large_pages",
     "parallel_ranges",
@@ -46,6 +52,7 @@ __all__ = [
     "run_kernel",
     "taker_of",
     "taking_gradients",
+    "windows_of_class",
     "zeros_like",
 ]
 
@@ -92,14 +99,9 @@ def run_kernel(kernel: ModuleType, function: str, *arguments: Any) -> Any:
     return run_fused(arguments[0].device, partial(getattr(kernel, function), *arguments), plain)
 
 
-def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`isocapsnet.functional.kernels.eager.match_profit`, compiled where it can be."""
-    return run_kernel(pick_spectral(profit), "match_profit", profit, windows, template)
-
-
-def pick_spectral(tensor: Tensor) -> ModuleType:
-    """The kernel of the spectral match for tensors like this one."""
-    return pick_fused("cpu_spectral", tensor) or eager
+def pick_spectral(tensor: Tensor) -> ModuleType | None:
+    """The kernel of the spectral match for tensors like this one, or None where there is none."""
+    return pick_fused("cpu_spectral", tensor)
 
 
 def run_fused(device: torch.device, fused: Callable[[], Result], plain: Callable[[], Result]) -> Result:

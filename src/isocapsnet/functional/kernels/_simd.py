@@ -240,6 +240,26 @@ def maximum(typingctx: Any, a: Vector, b: Vector) -> Typed:
 
 
 @intrinsic
+def minimum(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    """The smaller of two numbers."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.select(builder.fcmp_ordered("<", *args), *args)
+
+    return a(a, b), generate
+
+
+@intrinsic
+def with_sign(typingctx: Any, a: Vector, b: Vector) -> Typed:
+    """Numbers with the absolute values of ``a`` and the signs of ``b``."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return _call(builder, "copysign", args)
+
+    return a(a, b), generate
+
+
+@intrinsic
 def earlier(typingctx: Any, a: Vector, b: Vector) -> Typed:
     """The smaller of two indices."""
 

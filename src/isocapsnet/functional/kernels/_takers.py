@@ -57,3 +57,8 @@ def _of(weight: Tensor) -> _Taken | None:
     taken = every.get(weight.data_ptr())
     is_whole = taken is not None and taken.n_bytes == weight.nbytes and weight.is_contiguous()
     return taken if is_whole else None
+
+
+def windows_of_class(whole: Tensor, shape: tuple[int, ...], y: int, windows: slice) -> Tensor:
+    """The part of the weights of all windows, ``(n_classes, n_windows, ...)`` in ``shape``, of one class."""
+    return whole.view(shape)[y, windows]

@@ -53,14 +53,27 @@ class _Pause:
 
 
 _pause = _Pause()
+_inside = threading.local()  # whether this thread shares work out already
 
 
 def parallel_ranges(task: Callable[[int, int], None], n: int) -> None:
     """Call ``task(start, stop)`` on ranges that cover ``range(n)``, on up to ``kernel_threads()`` threads.
 
     Other threads are used if the time of the first range shows that the rest takes long enough, and if they were
-    faster in recent calls. A free thread takes the next range, so the result must not depend on how ranges are cut.
+    faster in recent calls. A free thread takes the next range, so the result must not depend on how ranges are cut. A
+    task that calls this function itself does so on its own thread.
     """
+    if getattr(_inside, "a_task", False):
+        task(0, n)
+        return
+    _inside.a_task = True
+    try:
+        _share(task, n)
+    finally:
+        _inside.a_task = False
+
+
+def _share(task: Callable[[int, int], None], n: int) -> None:
     n_threads = min(kernel_threads(), n)
     if n_threads <= 1:
         task(0, n)

@@ -16,37 +16,46 @@ def assigned_columns(profit: Tensor) -> Tensor:
     flat = profit.detach().reshape(-1, k, k).contiguous()
     columns = torch.empty(len(flat), k, dtype=torch.int64)
     arguments = flat.numpy(), columns.numpy()
-    parallel_ranges(lambda start, stop: _assign(*arguments, start, stop), len(flat))
+    parallel_ranges(lambda start, stop: _assign_all(*arguments, start, stop), len(flat))
     return columns.view(profit.shape[:-1])
 
 
 @njit(cache=True, nogil=True)
-def _assign(profits: Any, columns: Any, start: int, stop: int) -> None:
+def _assign_all(profits: Any, columns: Any, start: int, stop: int) -> None:
     k = profits.shape[1]
-    cost = np.empty((k, k))
-    row_price, column_price, length = np.empty(k), np.empty(k), np.empty(k)
-    row_of, before = np.empty(k, np.int64), np.empty(k, np.int64)
-    reached = np.empty(k, np.bool_)
+    work = np.empty((k, k)), np.empty((3, k)), np.empty((2, k), np.int64), np.empty(k, np.bool_)
     for i in range(start, stop):
-        column_of = columns[i]
-        for row in range(k):
-            for column in range(k):
-                value = profits[i, row, column]
-                cost[row, column] = -np.float64(value) if np.isfinite(value) else 0.0
-            column_price[row] = 0.0
-            column_of[row] = row_of[row] = -1
-        # Each row is assigned its cheapest column, unless an earlier row has it.
-        for row in range(k):
-            cheapest = 0
-            for column in range(1, k):
-                if cost[row, column] < cost[row, cheapest]:
-                    cheapest = column
-            row_price[row] = cost[row, cheapest]
-            if row_of[cheapest] < 0:
-                row_of[cheapest], column_of[row] = row, cheapest
-        for first in range(k):
-            if column_of[first] < 0:
-                _augment(first, cost, row_price, column_price, column_of, row_of, length, before, reached)
+        assign(profits[i].reshape(-1), k, columns[i], work)
+
+
+@njit(nogil=True)
+def assign(profit: Any, width: int, column_of: Any, work: Any) -> None:
+    """The columns of the k rows of a matrix whose rows begin every ``width`` entries of ``profit``.
+
+    ``work`` is room for k x k numbers, 3 x k numbers, 2 x k indices and k truth values.
+    """
+    k = len(column_of)
+    cost, reached = work[0], work[3]
+    row_price, column_price, length = work[1][0], work[1][1], work[1][2]
+    row_of, before = work[2][0], work[2][1]
+    for row in range(k):
+        for column in range(k):
+            value = profit[row * width + column]
+            cost[row, column] = -np.float64(value) if np.isfinite(value) else 0.0
+        column_price[row] = 0.0
+        column_of[row] = row_of[row] = -1
+    # Each row is assigned its cheapest column, unless an earlier row has it.
+    for row in range(k):
+        cheapest = 0
+        for column in range(1, k):
+            if cost[row, column] < cost[row, cheapest]:
+                cheapest = column
+        row_price[row] = cost[row, cheapest]
+        if row_of[cheapest] < 0:
+            row_of[cheapest], column_of[row] = row, cheapest
+    for first in range(k):
+        if column_of[first] < 0:
+            _augment(first, cost, row_price, column_price, column_of, row_of, length, before, reached)
 
 
 @njit(cache=True, nogil=True)

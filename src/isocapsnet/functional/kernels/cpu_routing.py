@@ -17,7 +17,7 @@ from isocapsnet.functional.capsule import reverse_routing, trace_routing
 from isocapsnet.functional.kernels import _simd as simd
 from isocapsnet.functional.kernels._buffers import give_back, take
 from isocapsnet.functional.kernels._cpu_votes import pack_tiles, scatter_tiles, sum_chunks, sum_evenly
-from isocapsnet.functional.kernels._takers import Taker, taker_of
+from isocapsnet.functional.kernels._takers import Taker, taker_of, windows_of_class
 from isocapsnet.functional.kernels._threads import parallel_ranges
 from isocapsnet.functional.kernels.cpu_permutations import permutation_at
 from isocapsnet.functional.kernels.eager import compact_dtype
@@ -309,7 +309,7 @@ def _scatter_to(
             written = weights.flatten().numpy(), first, last - first
             scatter_tiles(*(*scattered, *written, tile, min(tile + step, n_tiles)))
             for y in range(n_classes):
-                own = partial(_windows_of_class, shape=windows.weight.shape, y=y, windows=slice(first, last))
+                own = partial(windows_of_class, shape=windows.weight.shape, y=y, windows=slice(first, last))
                 taker(own, weights[y])
 
     parallel_ranges(scatter, -(-n_tiles // step))
@@ -334,7 +334,3 @@ def _scattered(
         couplings.first_graph == 0,
         grad_value.numpy(),
     )
-
-
-def _windows_of_class(whole: Tensor, shape: tuple[int, ...], y: int, windows: slice) -> Tensor:
-    return whole.view(shape)[y, windows]

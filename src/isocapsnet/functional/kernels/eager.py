@@ -1,7 +1,7 @@
 """The isomorphic match in plain torch: any device, any floating dtype, the reference for the fused kernels.
 
-Kernels of the exact match offer the same :func:`search` and :func:`backward`, those of the spectral match the same
-:func:`match_profit` and :func:`backward`.
+Kernels of the exact match offer the same :func:`search` and :func:`backward`, that of the spectral match the same
+:func:`backward`.
 """
 
 import torch

@@ -1,0 +1,81 @@
+"""What is known about the windows of graphs from earlier steps of a training."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isocapsnet.functional.eigenvectors import eigenvectors
+from isocapsnet.functional.kernels.eager import windows_of
+
+#: In place of an order that is not known yet.
+UNKNOWN = 255
+
+
+class WindowVectors:
+    """Eigenvectors ``(n_graphs, n, n, k, k)`` of the windows of some graphs. Only the part that is asked for is copied.
+
+    Attributes
+    ----------
+    tensor : Tensor (n_stored, n_distinct, k, k)
+        The matrices of the distinct windows of each stored graph. In symmetric graphs, the window at rows t and columns
+        s is the transpose of that at s and t and has the same ones, so there are only those with s >= t.
+    index : Tensor (n_graphs,), int64
+        The rows of ``tensor`` that are meant.
+    distinct : Tensor (n, n), int64
+        Which of the distinct windows a window is.
+    """
+
+    def __init__(self, tensor: Tensor, index: Tensor, distinct: Tensor) -> None:
+        self.tensor, self.index, self.distinct = tensor, index, distinct
+
+    def __getitem__(self, part: tuple[Any, ...]) -> Tensor:
+        graphs, *windows = part
+        numbers = self.distinct[tuple(windows)]
+        return self.tensor[self.index[graphs].view(-1, *(1 for _ in numbers.shape)), numbers]
+
+    @classmethod
+    def of(cls, graphs: Tensor, kernel_size: int, stride: int, sort_eigenvalues: bool) -> "WindowVectors":
+        """Those of all graphs."""
+        first, distinct = distinct_windows(graphs, kernel_size, stride)
+        vectors = graphs.new_empty(len(graphs), len(first), kernel_size, kernel_size)
+        for i in range(len(graphs)):  # one at a time: all of them would be in memory twice
+            windows = windows_of(graphs[i : i + 1], kernel_size, stride).flatten(1, 2)[0, first]
+            vectors[i] = eigenvectors(windows, sort_eigenvalues)
+        return cls(vectors, torch.arange(len(graphs), device=graphs.device), distinct)
+
+
+class WindowOrders:
+    """The permutations that an earlier step found, which are tried first: they change seldom while templates learn.
+
+    They have no influence on results.
+
+    Attributes
+    ----------
+    tensor : Tensor (n_stored, n_distinct, n_templates, k), uint8
+        Permutations of the distinct windows of each stored graph, or :data:`UNKNOWN`. Every match replaces them.
+    index, distinct
+        As in :class:`WindowVectors`.
+    """
+
+    def __init__(self, tensor: Tensor, index: Tensor, distinct: Tensor) -> None:
+        self.tensor, self.index, self.distinct = tensor, index, distinct
+
+    def __getitem__(self, graphs: slice) -> "WindowOrders":
+        return WindowOrders(self.tensor, self.index[graphs], self.distinct)
+
+    @classmethod
+    def unknown(cls, n_stored: int, n_templates: int, kernel_size: int, distinct: Tensor) -> "WindowOrders":
+        """Those of graphs that have not been matched yet."""
+        shape = n_stored, int(distinct.max()) + 1, n_templates, kernel_size
+        return cls(torch.full(shape, UNKNOWN, dtype=torch.uint8), torch.arange(n_stored), distinct)
+
+
+def distinct_windows(graphs: Tensor, kernel_size: int, stride: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the windows whose eigenvectors differ, and which of them each window ``(n, n)`` has."""
+    n = (graphs.shape[1] - kernel_size) // stride + 1
+    number = torch.arange(n * n, device=graphs.device).view(n, n)
+    if torch.equal(graphs, graphs.transpose(1, 2)):
+        number = torch.minimum(number, number.T)
+    first, distinct = number.unique(return_inverse=True)
+    return first, distinct.view(n, n)
