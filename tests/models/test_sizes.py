@@ -74,7 +74,7 @@ def test_an_mlp_without_hidden_layers_is_a_linear_map(name, tmp_path):
     ("method", "parameters", "instead"),
     [
         ("isocapsnet", {"kernel_size": 10}, "matching='spectral'"),
-        ("isocapsnet-released", {"kernel_size": 10}, "matching='spectral'"),
+        ("isocapsnet-released", {"kernel_size": 9}, "at most 8, or .*matching='spectral'"),
         ("isonn", {"kernel_size": 10}, "FastIsoNNClassifier"),
         ("isocapsnet", {"kernel_size": 21, "matching": "spectral"}, "at most 20"),
         ("fastisonn", {"kernel_size": 21}, "at most 20"),
@@ -84,6 +84,15 @@ def test_a_kernel_size_that_cannot_work_is_refused_with_what_would(method, param
     X = np.random.default_rng(0).normal(size=(4, 24, 24))
     with pytest.raises(InputError, match=rf"kernel_size={parameters['kernel_size']}.*{instead}"):
         MODELS[method](**parameters).fit(X, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("method", "instead"), [("isocapsnet", "matching='spectral'"), ("isonn", "FastIsoNNClassifier")]
+)
+def test_a_search_that_would_take_days_is_refused_with_what_would_work(method, instead):
+    X = np.random.default_rng(0).normal(size=(4, 90, 90))
+    with pytest.raises(InputError, match=rf"kernel_size=9 takes about .* at most 8, a larger stride, or {instead}"):
+        MODELS[method](kernel_size=9).fit(X, [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize(("kernel_size", "settings"), [(10, {}), (20, {"weight_sharing": "template"})])

@@ -17,7 +17,7 @@ from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import LAPACK_SIZE, eigenvectors
-from isocapsnet.functional.kernels import eager, pick_kernel, pick_spectral, run_fused, run_kernel
+from isocapsnet.functional.kernels import MAX_KERNEL_SIZE, eager, pick_kernel, pick_spectral, run_fused, run_kernel
 from isocapsnet.functional.kernels.eager import compact_dtype, windows_of
 from isocapsnet.functional.known_windows import WindowOrders, WindowVectors
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_matrices, permutation_number
@@ -25,6 +25,8 @@ from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE, permutation_ma
 PROJECTIONS = ("permutation", "none", "orthogonal")
 #: Largest template of an exact match. With 10 nodes, every template needs 2 GB and a window takes 0.8 s.
 MAX_EXACT_SIZE = 9
+# Without a fused kernel, a window and a template take this long on one core; a graph may take so long in an epoch.
+_SEARCH_SECONDS, _MOST_SECONDS = 0.005, 10.0
 # Entries of the windows whose eigenvectors are matched at a time: a few MB for the cache of a CPU, more for a GPU.
 _CHUNK_VALUES = {"cpu": 500_000, "cuda": 16_000_000}
 
@@ -96,12 +98,22 @@ def match_by(
     return IsomorphicMatch(*_Match.apply(graphs, templates, stride, search, backward))
 
 
-def check_exact_size(kernel_size: int, instead: str) -> None:
+def check_exact_size(kernel_size: int, instead: str, most: int = MAX_EXACT_SIZE) -> None:
     """Raise InputError for templates with too many permutations. The error names ``instead`` as the alternative."""
-    if kernel_size > MAX_EXACT_SIZE:
+    if kernel_size > most:
         raise InputError(
             f"kernel_size={kernel_size} has {kernel_size}! permutations, too many to search them all; use a "
-            f"kernel_size of at most {MAX_EXACT_SIZE}, or {instead}."
+            f"kernel_size of at most {most}, or {instead}."
+        )
+
+
+def check_exact_time(kernel_size: int, n_searches: int, instead: str) -> None:
+    """Raise InputError if the search of one graph, ``n_searches`` windows and templates, takes too long to train."""
+    seconds = n_searches * _SEARCH_SECONDS if kernel_size > MAX_KERNEL_SIZE else 0.0
+    if seconds > _MOST_SECONDS:
+        raise InputError(
+            f"kernel_size={kernel_size} takes about {seconds:.0f} seconds for every graph in every epoch; use a "
+            f"kernel_size of at most {MAX_KERNEL_SIZE}, a larger stride, or {instead}."
         )
 
 

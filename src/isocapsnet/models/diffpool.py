@@ -192,3 +192,7 @@ class DiffPoolClassifier(GraphNeuralNetwork):
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return DiffPoolLoss(weights, self.link_weight, self.entropy_weight)
+
+    def _without_effect(self) -> dict[str, str]:
+        reasons = {} if self.link_weight else {"link_loss": "link_weight=0, so this loss is not used"}
+        return super()._without_effect() | reasons

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from isocapsnet._validation import InputError, check_number, check_option
-from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size
+from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size, check_exact_time
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._capsules import MarginReached
@@ -214,6 +214,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         super()._check_parameters(n_nodes)
         if self.matching == "exact":
             check_exact_size(self.kernel_size, "matching='spectral'")
+            n_windows = max(0, (n_nodes - self.kernel_size) // self.stride + 1) ** 2
+            check_exact_time(self.kernel_size, n_windows * self.n_templates, "matching='spectral'")
         else:
             check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
         if self.routing_iterations == 0 and not self.residual:
@@ -227,12 +229,18 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
             reasons["projection"] = 'matching="exact" always finds a permutation'
         if not self.residual:
             reasons |= dict.fromkeys(_RESIDUAL_ONLY, "residual=False, so there is no residual")
+        elif self.residual_per_class and not self.residual_sizes:
+            reasons["residual_per_class"] = "residual_sizes is empty, so the classes share no layers"
         if self.windows == "contiguous":
             reasons |= dict.fromkeys(_MOTIFS_ONLY, 'windows="contiguous" leaves the motif form out')
+        elif not self.calibrate:
+            reasons |= dict.fromkeys(_MOTIFS_ONLY, 'with calibrate=False, windows="auto" leaves the motif form out')
         if self.template_init == "windows":
             reasons["template_scale"] = 'template_init="windows" starts from training graphs'
         if self._primary_size() is not None:
             reasons["gamma"] = "the linear map to primary_size entries leaves no zeros to replace"
+        elif self.matching == "spectral" and self.projection != "permutation":
+            reasons["gamma"] = f'the poses of projection="{self.projection}" have no zeros to replace'
         if self.routing_iterations == 0:
             reasons |= dict.fromkeys(_ROUTING_ONLY, "routing_iterations=0, so nothing is routed")
         return reasons

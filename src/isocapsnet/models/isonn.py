@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from isocapsnet._validation import InputError
-from isocapsnet.functional.isomorphic import check_exact_size
+from isocapsnet.functional.isomorphic import check_exact_size, check_exact_time
 from isocapsnet.models._encoder import EncoderClassifier, EncoderOutput, fully_connected
 from isocapsnet.models._parameters import Count, Flag, Layers, Positive, Share, Sizes, estimator
 from isocapsnet.nn import IsomorphicLayer
@@ -135,10 +135,12 @@ class IsoNNClassifier(EncoderClassifier):
                 f"Graphs of {n_nodes} nodes have no windows after n_layers={self.n_layers} of "
                 f"kernel_size={self.kernel_size}, stride={self.stride}; choose a smaller kernel_size or fewer layers."
             )
-        self._check_kernel_size()
+        self._check_kernel_size(n_nodes)
 
-    def _check_kernel_size(self) -> None:
+    def _check_kernel_size(self, n_nodes: int) -> None:
         check_exact_size(self.kernel_size, "FastIsoNNClassifier")
+        n_windows = windows_per_axis(n_nodes, 1, self.kernel_size, self.stride) ** 2
+        check_exact_time(self.kernel_size, n_windows * self.n_templates, "FastIsoNNClassifier")
 
     def _build_layer(self) -> IsomorphicLayer:
         return IsomorphicLayer(self.n_templates, self.kernel_size, self.stride, self.template_scale)

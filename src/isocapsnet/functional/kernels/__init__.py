@@ -35,6 +35,7 @@ from isocapsnet.functional.kernels._takers import (
 from isocapsnet.functional.kernels._threads import parallel_ranges
 
 __all__ = [
+    "MAX_KERNEL_SIZE",
     "Taker",
     "eager",
     "forget_used",
