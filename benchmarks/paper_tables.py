@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import re
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,17 @@ PAPER_TABLE_2 = {
     5: (0.739, 0.628, 92.078),
 }
 
+#: The method of the paper that another method is set beside: its figures come from the authors' program.
+_SAME_FIGURES = {"isocapsnet-released": "isocapsnet"}
+
+#: What is said above a table of template sizes.
+_ABOUT_SIZES = (
+    "The paper's figures are for HIV-fMRI; its seconds come from another machine. The column `s/job` shows roughly "
+    "what this table costs. It cannot show how the time grows with k: other work may have kept the machine busy, and "
+    "fits of one k can have more epochs than those of another. [performance.md](performance.md) has the times of the "
+    "match for each k, the best of several rounds."
+)
+
 
 def main() -> None:
     """Write each folder's section."""
@@ -98,7 +110,7 @@ def put_section(text: str, name: str, section: str) -> str:
 
 def paper_figures(dataset: str, method: str) -> dict[str, float]:
     """The paper's accuracy and F1 of a method (with its default parameters) on a dataset; empty where it has none."""
-    figures = PAPER_TABLE_1.get(dataset.lower().replace("_", "-"), {})
+    figures, method = PAPER_TABLE_1.get(dataset.lower().replace("_", "-"), {}), _SAME_FIGURES.get(method, method)
     if method not in _METHODS:
         return {}
     return {metric: values[_METHODS.index(method)] for metric, values in figures.items()}
@@ -158,8 +170,13 @@ def _sweep_section(folder: Path, content: dict[str, Any]) -> str:
         cells.append("<br>".join(" ".join(f"{value:.2f}" for value in line) for line in template) or "-")
         lines.append(table_row(cells))
     title = f"## {content['passport']['name']}: {parameter}"
-    note = "The paper's figures are for HIV-fMRI." if parameter == "kernel_size" else ""
+    note = paragraph(_ABOUT_SIZES) if parameter == "kernel_size" else ""
     return "\n".join([title, "", note, "", f"```\n{content['command']}\n```", "", *lines])
+
+
+def paragraph(text: str) -> str:
+    """Text in lines of a page."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def table_row(cells: list[str]) -> str:

@@ -8,12 +8,13 @@ Figures are Tables 1 and 2 of arXiv 2206.13465. The numbers of subjects are thos
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scipy.stats import binomtest
 
-from paper_tables import PAPER_TABLE_1, PAPER_TABLE_2, number, paper_figures, put_section, table_row
+from paper_tables import PAPER_TABLE_1, PAPER_TABLE_2, number, paper_figures, paragraph, put_section, table_row
 
 
 class Constant(NamedTuple):
@@ -102,13 +103,14 @@ def comparison(content: dict[str, Any], source: Source) -> str:
         "ours [95 %]",
         "paper's accuracy in our interval",
     ]
-    lines = [table_row(header), table_row(["---"] * len(header))]
+    lines, compared = [table_row(header), table_row(["---"] * len(header))], []
     for method, metrics in by_name.items():
-        figures = paper_figures(source.dataset, "isocapsnet" if method == "isocapsnet-released" else method)
+        figures = paper_figures(source.dataset, method)
         accuracy, f1 = metrics["accuracy"], metrics["weighted_f1"]
         inside = "-"
         if figures and None not in accuracy.values():
             inside = "yes" if accuracy["low"] <= figures["accuracy"] <= accuracy["high"] else "no"
+            compared.append((method, figures["accuracy"], accuracy["low"], accuracy["high"]))
         cells = [f"`{method}`", number(figures.get("accuracy")), _interval(accuracy), number(figures.get("f1"))]
         lines.append(table_row([*cells, _interval(f1), inside]))
     classes = ", ".join(f"{label}: {count}" for label, count in content["passport"]["classes"].items())
@@ -117,7 +119,25 @@ def comparison(content: dict[str, Any], source: Source) -> str:
         f"{content['passport']['n_graphs']} subjects ({classes}). The constant predictor has an accuracy of "
         f"{number(constant['accuracy']['mean'])} and a weighted F1 of {number(constant['weighted_f1']['mean'])}."
     )
-    return "\n".join([what, "", f"```\n{content['command']}\n```", "", *lines])
+    return "\n".join([what, "", f"```\n{content['command']}\n```", "", *lines, "", paragraph(what_follows(compared))])
+
+
+def what_follows(compared: Iterable[tuple[str, float, float, float]]) -> str:
+    """The methods whose accuracy in the paper is outside our interval, from method, accuracy, and bounds of it."""
+    rows = list(compared)
+    if not rows:
+        return ""
+    above = [f"`{method}`" for method, accuracy, _, high in rows if accuracy > high]
+    below = [f"`{method}`" for method, accuracy, low, _ in rows if accuracy < low]
+    widths = sorted(number(high - low, 2) for *_, low, high in rows)
+    width = widths[0] if widths[0] == widths[-1] else f"{widths[0]} to {widths[-1]}"
+    parts = [f"above it for {', '.join(above)}"] * bool(above) + [f"below it for {', '.join(below)}"] * bool(below)
+    if parts:
+        n_outside = len(above) + len(below)
+        start = f"The paper's accuracy is outside our interval in {n_outside} of {len(rows)} rows: {'; '.join(parts)}."
+    else:
+        start = f"The paper's accuracy is in our interval in all {len(rows)} rows."
+    return f"{start} Our intervals are {width} wide, so a figure inside them is weak evidence."
 
 
 def _interval(interval: dict[str, float]) -> str:

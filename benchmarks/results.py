@@ -11,19 +11,25 @@ Each section of the pages has a version: of its command, the data, and the code 
 present version is left as it is, and nothing is run for it. An interrupted run continues where it was. The sections of
 datasets that are not at hand are left as they are. Datasets are looked up by name in the folder ISOCAPSNET_DATA and
 among those that `isocapsnet data fetch` has downloaded.
+
+A results folder notes which machine computed what (`machines.json`), and the section names these machines.
 """
 
 import argparse
+import json
+import platform
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 import isocapsnet
 import paper_tables
@@ -36,9 +42,11 @@ from isocapsnet._reporting import read_content
 from isocapsnet.datasets.catalog import CATALOG, dataset_folder, local_file
 from isocapsnet.evaluation.naming import digest_of
 from isocapsnet.models import MODELS
+from isocapsnet.report.content import Content
 
 _HERE = Path(__file__).parent
 _CONTIGUOUS = "isocapsnet[windows=contiguous"
+_MACHINES = "machines.json"
 
 #: Table 1 of the paper, the released program, and the two answers that every figure has to be read against.
 TABLE_1 = (
@@ -162,6 +170,61 @@ def written_version(text: str, name: str) -> str | None:
     return match[1] if match else None
 
 
+def describe_machine(run: Run, jobs: int | None) -> str:
+    """What decides how the scores of a run are rounded: processor, vector instructions, GPU, threads, torch."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = (models or [platform.processor() or platform.machine()])[0]
+    machine = f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+    if torch.cuda.is_available() and not run.script:
+        machine += f" and {torch.cuda.get_device_name()} for networks"
+    threads = torch.get_num_threads() if jobs == 0 and not run.script else 1
+    return f"{machine}, {threads} thread{'s' * (threads != 1)} per job, torch {torch.__version__}"
+
+
+@contextmanager
+def noting_machine(folder: Path, machine: str) -> Iterator[None]:
+    """Note in the folder that the records and rows that are written inside come from this machine."""
+    before = _find_outputs(folder)
+    try:
+        yield
+    finally:
+        written = [name for name, time in _find_outputs(folder).items() if before.get(name) != time]
+        if written:
+            notes = _read_machines(folder) | dict.fromkeys(written, machine)
+            write_whole(folder / _MACHINES, json.dumps(notes, indent=1, sort_keys=True).encode())
+
+
+def _find_outputs(folder: Path) -> dict[str, int]:
+    """When each record, or each table of a script, was written."""
+    paths = [*folder.glob("records/*/*.json"), *folder.glob("*/*.md")]
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in paths}
+
+
+def _read_machines(folder: Path) -> dict[str, str]:
+    """The machine of each record or table of a script; empty for folders that were written without notes."""
+    path = folder / _MACHINES
+    machines: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return machines
+
+
+def measured_on(run: Run, folder: Path, version: str) -> str:
+    """The machines that computed a section; empty if none is noted."""
+    if run.script:
+        names = [rows.relative_to(folder).as_posix() for rows in sorted((folder / version).glob("*.md"))]
+    else:
+        methods = json.loads((folder / "results.json").read_text())["methods"]
+        keys = [fold["key"] for method in methods for fold in method["folds"]]
+        names = [f"records/{key[:2]}/{key}.json" for key in keys]
+    notes = _read_machines(folder)
+    machines = list(dict.fromkeys(notes[name] for name in names if name in notes))
+    missing = sum(name not in notes for name in names)
+    if machines and missing:
+        machines.append(f"{missing} of {len(names)} jobs on a machine without a note")
+    return f"Measured on: {'; '.join(machines)}." if machines else ""
+
+
 def carry_out(run: Run, data: Any, folder: Path, version: str, jobs: int | None) -> None:
     """Run what is not finished in ``folder``."""
     options: dict[str, Any] = {**run.options, "out": folder, "jobs": jobs, "command": run.command()}
@@ -191,16 +254,20 @@ def write_section(run: Run, folder: Path, text: str, version: str, images: Path)
         section = "\n".join(["", f"```\n{run.command()}\n```", "", *table])
     else:
         section = paper_tables.section_of(folder).split("\n", 1)[1]  # without its own title
-        section += reconstructions(folder) + figures_of(run, images) if run.param else ""
+        if run.param:
+            content = read_content(folder)
+            section += reconstructions(content) + figures_of(run, images, has_brain=content.coordinates is not None)
+    if machine := measured_on(run, folder, version):
+        section = section.replace("\n```\n\n", f"\n```\n\n{machine}\n\n", 1)  # below the command
     return paper_tables.put_section(text, run.name, f"<!-- version {version} -->\n## {run.title}\n{section}")
 
 
-def reconstructions(folder: Path) -> str:
+def reconstructions(content: Content) -> str:
     """Figure 3 in figures: how alike reconstructions are to their own graphs, to other graphs and to each other."""
     header = ["reconstructions of", "test graphs", "with its own graph", "with other graphs", "with each other"]
     lines = [paper_tables.table_row([*header, "mean of the other graphs with the graph"])]
     lines.append(paper_tables.table_row(["---"] * 6))
-    for method in read_content(folder).methods:
+    for method in content.methods:
         graphs = None if method.explanation is None else method.explanation.reconstructions
         if graphs is None or len(graphs.labels) < 2:
             continue
@@ -221,6 +288,22 @@ FIGURES = {
     "kernel-size": "Accuracy, weighted F1 and ROC AUC for each k, beside chance and the constant answer",
     "reconstruction": "Strongest edges, matrix and reconstructed matrix of one test subject of each class",
 }
+#: The same for datasets whose nodes have no positions.
+FIGURES_WITHOUT_BRAIN = FIGURES | {
+    "reconstruction": "Matrix and reconstructed matrix of one test subject of each class"
+}
+#: What is said below the figures of a section.
+REMARKS = {
+    "peking_1_kernel_size": (
+        "No brain is drawn here, because the positions of the nodes are not known. The graphs have 190 nodes and the "
+        "atlas, CC200, has 200 regions. The data do not say which regions were left out."
+    ),
+    "hiv_dti_released_kernel_size": (
+        "The two reconstructed matrices are blank because of the program's decoder, not because of the drawing. The "
+        "decoder ends in a sigmoid, so no value is above 1. The program does not scale its graphs, and their counts "
+        "reach more than 100,000, as the colour bar shows."
+    ),
+}
 
 
 def draw(run: Run, folder: Path, images: Path) -> None:
@@ -239,10 +322,14 @@ def image_name(run: Run, figure: str) -> str:
     return f"{run.name.removesuffix('_kernel_size').replace('_', '-')}-{figure}.png"
 
 
-def figures_of(run: Run, images: Path) -> str:
-    """The figures of a sweep as Markdown."""
-    names = {image_name(run, figure): title for figure, title in FIGURES.items()}
-    return "".join(f"\n\n![{title}](images/{name})" for name, title in names.items() if (images / name).exists())
+def figures_of(run: Run, images: Path, *, has_brain: bool) -> str:
+    """The figures of a sweep as Markdown, and what has to be said about them."""
+    titles = FIGURES if has_brain else FIGURES_WITHOUT_BRAIN
+    names = {image_name(run, figure): title for figure, title in titles.items()}
+    drawn = [f"![{title}](images/{name})" for name, title in names.items() if (images / name).exists()]
+    if drawn and run.name in REMARKS:
+        drawn.append(paper_tables.paragraph(REMARKS[run.name]))
+    return "".join(f"\n\n{part}" for part in drawn)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -273,7 +360,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         if not options.write:
             print(f"{run.name}: {run.command()}", flush=True)
-            carry_out(run, data, folder, version, options.jobs)
+            with noting_machine(folder, describe_machine(run, options.jobs)):
+                carry_out(run, data, folder, version, options.jobs)
         if options.run_only or not is_finished(run, folder, version):
             continue
         options.pages.mkdir(parents=True, exist_ok=True)

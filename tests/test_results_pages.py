@@ -1,5 +1,6 @@
 """``make results``: runs what changed, leaves the rest, and says which datasets are not at hand."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,59 @@ def test_pages_are_written_later_from_the_folders(results: ModuleType, toy: dict
     assert "Toy: all methods" in text and "Toy: sizes" not in text
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_section_names_the_machines_that_computed_it(
+    results: ModuleType, toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = _call(results, tmp_path)
+    [first, second] = re.findall(r"\n```\n\n(Measured on: .*)\n\n\|", text)
+    machine = results.describe_machine(results.RUNS[0], 0)
+    assert first == second == f"Measured on: {machine}."
+    # Written again on another machine, the section keeps the machine that computed it.
+    monkeypatch.setattr(results, "describe_machine", lambda run, jobs: "another machine")
+    assert _call(results, tmp_path, "--write") == text
+    (tmp_path / "docs" / "results.md").unlink()
+    assert _call(results, tmp_path) == text
+    # A record that another machine computes is named, and so is one without a note.
+    record, other, *_ = sorted((tmp_path / "runs" / "toy" / "records").glob("*/*.json"))
+    record.unlink()
+    (tmp_path / "docs" / "results.md").unlink()
+    text = _call(results, tmp_path, "--only", "toy")
+    assert re.search(f"Measured on: .*{re.escape(machine)}", text) and "another machine" in text
+    notes = tmp_path / "runs" / "toy" / "machines.json"
+    kept = json.loads(notes.read_text())
+    del kept[other.relative_to(tmp_path / "runs" / "toy").as_posix()]
+    notes.write_text(json.dumps(kept))
+    assert f"1 of {len(kept) + 1} jobs on a machine without a note" in _call(results, tmp_path, "--write")
+    notes.unlink()  # as in folders that were written before machines were noted
+    assert "Measured on" not in _call(results, tmp_path, "--write", "--only", "toy").split("## Toy: sizes")[0]
+
+
+def test_a_machine_has_its_instructions_threads_and_gpu(results: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = results.RUNS[0]
+    capability = re.escape(f"({results.torch.backends.cpu.get_cpu_capability()})")
+    ending = f", 1 thread per job, torch {re.escape(results.torch.__version__)}"
+    monkeypatch.setattr(results.torch.cuda, "is_available", lambda: False)
+    assert re.fullmatch(f".+ {capability}{ending}", results.describe_machine(run, None))
+    monkeypatch.setattr(results.torch, "get_num_threads", lambda: 3)
+    assert "3 threads per job" in results.describe_machine(run, 0)
+    monkeypatch.setattr(results.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(results.torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    with_gpu = results.describe_machine(run, None)
+    assert re.fullmatch(f".+ {capability} and NVIDIA H200 for networks{ending}", with_gpu)
+    assert "NVIDIA" not in results.describe_machine(run._replace(script="script.py"), None)
+
+
+def test_figures_without_a_brain_have_their_own_caption(results: ModuleType, tmp_path: Path) -> None:
+    runs = {run.name: run for run in results.RUNS}
+    for name in ("peking_1_kernel_size", "hiv_fmri_34_kernel_size"):
+        (tmp_path / results.image_name(runs[name], "reconstruction")).touch()
+    without = results.figures_of(runs["peking_1_kernel_size"], tmp_path, has_brain=False)
+    assert "![Matrix and" in without and "CC200" in without
+    assert "![Strongest edges" in results.figures_of(runs["hiv_fmri_34_kernel_size"], tmp_path, has_brain=True)
+    assert results.figures_of(runs["hiv_dti_released_kernel_size"], tmp_path, has_brain=True) == ""
+
+
 def test_rows_of_a_script_are_collected_fold_by_fold(
     results: ModuleType, toy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +162,7 @@ def test_rows_of_a_script_are_collected_fold_by_fold(
     toy["toy"] = toy["toy"].replace(folds=[np.arange(0, 12), np.arange(12, 24)])
     text = _call(results, tmp_path)
     assert "| data | fold |\n| --- | --- |\n| toy | 1 |\n| toy | 2 |\n<!-- end" in text
+    assert re.search(r"\n```\n\nMeasured on: .*\.\n\n\| data", text)
     [part] = (tmp_path / "runs" / "toy_rows").glob("*/2.md")
     part.write_text(part.read_text().replace("toy", "kept"))
     (part.parent / "1.md").unlink()
@@ -190,4 +245,53 @@ def test_a_figure_outside_the_interval_is_named(results: ModuleType) -> None:
     assert re.search(r"`isocapsnet` \| 0.750 \| 0.720 \[0.670, 0.770\] \| 0.672 .*\| yes \|", text)
     assert re.search(r"`wl` \| 0.427 .*\| no \|", text)
     assert "The same data" in text
+    assert "outside our interval in 1 of 2 rows: below it for `wl`. Our intervals are 0.10 wide" in " ".join(
+        text.split()
+    )
     assert "**Different data**" in results.published.comparison(content, results.published.SOURCES["peking_1"])
+
+
+# -- the pages as they are ---------------------------------------------------------------------------------------
+
+
+def _section(page: str, name: str) -> str:
+    text = (_ROOT / "docs" / page).read_text()
+    return text.partition(f"<!-- begin {name} -->")[2].partition(f"<!-- end {name} -->")[0]
+
+
+@pytest.mark.parametrize("name", ["hiv_dti", "hiv_fmri_34", "peking_1"])
+def test_what_follows_from_a_table_stands_below_it(results: ModuleType, name: str) -> None:
+    section = _section("published.md", name)
+    rows = re.findall(r"^\| `(.+?)` \| (0\.\d+) \| \S+ \[(\S+), (\S+)\] .* (yes|no) \|$", section, re.MULTILINE)
+    assert len(rows) == 14
+    compared = [(method, *map(float, figures)) for method, *figures, _ in rows]
+    assert section.rstrip().endswith(results.paper_tables.paragraph(results.published.what_follows(compared)))
+    outside = {method for method, *_, answer in rows if answer == "no"}
+    assert outside == set(re.findall("`(.+?)`", section.rpartition("|\n\n")[2]))
+
+
+def test_both_pages_set_the_same_figures_of_the_paper_beside_a_method() -> None:
+    published = re.findall(
+        r"^\| `(.+?)` \| (\S+) \| .*? \| (\S+) \|", _section("published.md", "hiv_dti"), re.MULTILINE
+    )
+    table = r"^\| `(.+?)` \| \S+ \| (\S+) \| \S+ \| (\S+) \|"
+    ours = re.findall(table, _section("results.md", "hiv_dti"), re.MULTILINE)
+    assert sorted(published) == sorted(ours) and len(ours) == 17
+
+
+def test_sections_of_template_sizes_say_what_the_generator_says(results: ModuleType) -> None:
+    names = [run.name for run in results.RUNS if run.param and _section("results.md", run.name)]
+    assert set(results.REMARKS) <= set(names)
+    for name in names:
+        section = _section("results.md", name)
+        assert results.paper_tables.paragraph(results.paper_tables._ABOUT_SIZES) in section
+        captions = results.FIGURES_WITHOUT_BRAIN if name == "peking_1_kernel_size" else results.FIGURES
+        assert re.findall(r"^!\[(.*)\]", section, re.MULTILINE) == list(captions.values())
+        assert results.paper_tables.paragraph(results.REMARKS.get(name, "")) in section
+
+
+def test_the_command_for_absent_data_names_all_their_sections(results: ModuleType) -> None:
+    text = (_ROOT / "docs" / "published.md").read_text()
+    command = text.partition("### Data that we do not have")[2].partition("make results ONLY=")[2].split()[0]
+    absent = {"hiv-fmri", "bp-fmri", "adhd-fmri"}
+    assert command.split(",") == [run.name for run in results.RUNS if run.data in absent]

@@ -195,12 +195,17 @@ def make_method(name: str, parameters: Mapping[str, Any], *, use_unlabeled: bool
         name=name,
         factory=f"{model.__module__}:{model.__qualname__}",
         # A class of another package inherits the version of ours, which says nothing about its own code.
-        version=getattr(model if is_ours else None, "version", None) or source_version(estimator),
+        version=(version_of(given) if is_ours else None) or source_version(estimator),
         parameters=parameters,
         runtime={key: value for key, value in runtime.items() if value is not None and key in defaults},
         use_unlabeled=use_unlabeled,
         can_be_saved=name not in CONTROLS and model.__module__.startswith("isocapsnet.models."),
     )
+
+
+def version_of(estimator: Any) -> Any:
+    """The version of the results of an estimator of ours; None without one."""
+    return getattr(estimator, "results_version", getattr(estimator, "version", None))
 
 
 def check_parameters(name: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

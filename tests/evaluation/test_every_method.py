@@ -8,7 +8,7 @@ from isocapsnet._methods import list_methods
 from isocapsnet.datasets.graphs import BrainGraphs
 from isocapsnet.datasets.synthetic import make_planted_graphs
 from isocapsnet.evaluation import DataSource, Execution, Plan, Protocol, ResultsTable, local_executor
-from isocapsnet.models import MODELS
+from isocapsnet.models import CONTROLS, MODELS
 
 # At this signal the linear model scores between 0.90 and 0.97 on seed 0.
 SIGNAL = 2.5
@@ -51,3 +51,16 @@ def test_no_method_is_called_above_chance_where_there_is_nothing(tmp_path: Path)
     verdicts = {row.method: row.verdict for row in _results(tmp_path, "null", SIGNAL, repeats=3).rows}
     assert {method: verdict for method, verdict in verdicts.items() if verdict.startswith("above chance")} == {}
     assert not any("too few" in verdict for verdict in verdicts.values())  # or nothing could ever be above chance
+
+
+def test_a_fix_of_some_parameters_leaves_the_records_of_others():
+    names = [
+        "isocapsnet",
+        "isocapsnet[matching=spectral]",
+        "isocapsnet[kernel_size=12,matching=spectral]",
+        "confound-only",
+    ]
+    default, small, large, control = (method.version for method in list_methods(names))
+    assert default == small == MODELS["isocapsnet"].version
+    assert large != small
+    assert control == CONTROLS["confound-only"].version

@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import combinations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,17 +13,18 @@ from isocapsnet.functional.kernels import pick_fused, run_fused
 #: equal, the results differ; smaller matrices stay with LAPACK, as in earlier versions.
 LAPACK_SIZE = 9
 _JACOBI_SWEEPS = 8
+# Matrices that numpy diagonalises at a time: its copies of them have ten times their size.
+_AT_ONCE = 10_000
 
 
-def eigenvectors(matrices: Tensor, sort: bool = True) -> Tensor:
-    """Eigenvectors of the symmetric parts of matrices ``(..., k, k)``, in columns.
+def eigenvectors(matrices: Tensor, symmetrise: bool = True) -> Tensor:
+    """Eigenvectors of the symmetric parts of matrices ``(..., k, k)``, in columns, eigenvalues ascending.
 
-    Eigenvalues ascend. Without ``sort`` they are in the order of a solver for any matrix (LAPACK's ``geev``), which
-    finds them by deflation.
+    Without ``symmetrise``, the result of :func:`eigenvector_moduli`.
     """
+    if not symmetrise:
+        return eigenvector_moduli(matrices)
     symmetric = (matrices + matrices.transpose(-1, -2)) / 2
-    if not sort:
-        return torch.linalg.eig(symmetric.cpu()).eigenvectors.real.to(symmetric.device)
     if symmetric.is_cuda:
         # The batched solver of the GPU allocates 270 KB of workspace per 4 x 4 matrix: 200 GB for a batch of graphs.
         return jacobi_eigenvectors(symmetric)
@@ -34,6 +36,23 @@ def eigenvectors(matrices: Tensor, sort: bool = True) -> Tensor:
     if kernel is None:
         return plain()
     return run_fused(symmetric.device, partial(kernel.eigenvectors, symmetric), plain)
+
+
+def eigenvector_moduli(matrices: Tensor) -> Tensor:
+    """Absolute values of the eigenvectors of matrices ``(..., k, k)`` as they are, in columns, as numpy returns them.
+
+    A matrix that is not symmetric may have complex eigenvectors. Each has length 1. Their order is that in which
+    LAPACK's ``geev`` finds the eigenvalues. It depends on rounding and on the library: torch has another one in some
+    matrices. Therefore numpy computes them, in double precision, which it also uses for ``float32``. Matrices that are
+    not finite have NaN.
+    """
+    k = matrices.shape[-1]
+    flat = matrices.detach().cpu().reshape(-1, k, k)
+    moduli = torch.full_like(flat, torch.nan)
+    finite = flat.isfinite().flatten(1).all(dim=1).nonzero().squeeze(1)
+    for some in finite.split(_AT_ONCE):
+        moduli[some] = torch.from_numpy(np.abs(np.linalg.eig(flat[some].numpy()).eigenvectors))
+    return moduli.view(matrices.shape).to(matrices.device)
 
 
 def jacobi_eigenvectors(matrices: Tensor) -> Tensor:

@@ -152,7 +152,7 @@ def spectral_match(
     stride: int = 1,
     projection: str = "permutation",
     window_vectors: Tensor | WindowVectors | None = None,
-    sort_eigenvalues: bool = True,
+    symmetrise: bool = True,
 ) -> SpectralMatch:
     """Match by eigenvectors instead of enumeration (Eq. 2 and 3 of the paper, FastIsoNN).
 
@@ -164,7 +164,7 @@ def spectral_match(
       result may be far from zero;
     - ``"none"``: ``|U₂||U₁|ᵀ``, the relaxation of FastIsoNN, with a distance above zero at a perfect match;
     - ``"orthogonal"``: U₂SU₁ᵀ, as in the paper, with the signs S that make P closest to the identity,
-      S_i = sign(u₁ᵢ·u₂ᵢ), where sign(0) = 1.
+      S_i = sign(u₁ᵢ·u₂ᵢ), where sign(0) = 1. It needs ``symmetrise``.
 
     Distances are those of the original matrices, not of their symmetrised forms. There are no gradients through the
     eigenvectors, so repeated eigenvalues do no harm.
@@ -177,8 +177,10 @@ def spectral_match(
     projection : {"permutation", "none", "orthogonal"}
     window_vectors : Tensor (n_graphs, n, n, k, k) or WindowVectors, optional
         The result of :func:`window_eigenvectors` for these graphs, to match them repeatedly.
-    sort_eigenvalues : bool
-        Whether eigenvalues are sorted, as in the paper, or in the order of the solver; see ``eigenvectors``.
+    symmetrise : bool
+        Whether U₁ and U₂ are those of the symmetrised matrices, with sorted eigenvalues. Otherwise |U₁| and |U₂| are
+        the absolute eigenvectors of the matrices as they are, in the order of ``numpy.linalg.eig``, as in the published
+        program of FastIsoNN.
 
     Returns
     -------
@@ -186,17 +188,18 @@ def spectral_match(
     """
     check_match_input(graphs, templates, stride)
     check_option("projection", projection, PROJECTIONS)
+    check_signs(projection, symmetrise)
     if projection == "permutation":
-        match = spectral_permutations(graphs, templates, stride, window_vectors, sort_eigenvalues)
+        match = spectral_permutations(graphs, templates, stride, window_vectors, symmetrise)
         matrix = permutation_matrices(match.permutation, templates.shape[-1]).to(graphs.dtype)
         return SpectralMatch(match.distance, matrix)
     n_templates, k, _ = templates.shape
     with torch.no_grad():
         if window_vectors is None:
-            window_vectors = window_eigenvectors(graphs, k, stride, sort_eigenvalues)
+            window_vectors = window_eigenvectors(graphs, k, stride, symmetrise)
         window_vectors = window_vectors[:, :]
         project = _relaxed if projection == "none" else _orthogonal
-        matrix = project(window_vectors, eigenvectors(templates, sort_eigenvalues))  # (c, B, n, n, k, k)
+        matrix = project(window_vectors, eigenvectors(templates, symmetrise))  # (c, B, n, n, k, k)
     # One large product per template; broadcasting would copy the template for every window.
     half = torch.bmm(matrix.reshape(n_templates, -1, k), templates).view_as(matrix)
     matched = half @ matrix.transpose(-1, -2)
@@ -209,25 +212,25 @@ def spectral_permutations(
     templates: Tensor,
     stride: int = 1,
     window_vectors: Tensor | WindowVectors | None = None,
-    sort_eigenvalues: bool = True,
+    symmetrise: bool = True,
     window_orders: WindowOrders | None = None,
 ) -> IsomorphicMatch:
     """:func:`spectral_match` with ``projection="permutation"``, with numbers of permutations instead of matrices.
 
     It needs the memory of the result and a few MB, and no table of k! permutations. ``graphs``, ``templates``,
-    ``stride``, ``window_vectors`` and ``sort_eigenvalues`` are those of :func:`spectral_match`. ``window_orders`` are
+    ``stride``, ``window_vectors`` and ``symmetrise`` are those of :func:`spectral_match`. ``window_orders`` are
     permutations to try first.
     """
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
         raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
-    search = partial(_search_spectrum, window_vectors, sort_eigenvalues, window_orders)
+    search = partial(_search_spectrum, window_vectors, symmetrise, window_orders)
     return match_by(search, partial(run_kernel, pick_spectral(graphs) or eager, "backward"), graphs, templates, stride)
 
 
 def _search_spectrum(
     window_vectors: Any,
-    sort_eigenvalues: bool,
+    symmetrise: bool,
     window_orders: WindowOrders | None,
     graphs: Tensor,
     templates: Tensor,
@@ -238,26 +241,26 @@ def _search_spectrum(
     n = (graphs.shape[1] - k) // stride + 1
     distance = graphs.new_empty(len(graphs), n_templates, n, n)
     permutation = torch.empty(distance.shape, dtype=torch.int64, device=graphs.device)
-    # In symmetric graphs, the window at rows t and columns s is the transpose of that at s and t. Both have the same
-    # eigenvectors, and so the same permutation.
-    has_twins = torch.equal(graphs, graphs.transpose(1, 2))
+    # In symmetric graphs, the window at rows t and columns s is the transpose of that at s and t. If they are
+    # symmetrised, both have the same eigenvectors, and so the same permutation.
+    has_twins = symmetrise and torch.equal(graphs, graphs.transpose(1, 2))
     pairs = torch.triu_indices(n, n, offset=0 if has_twins else -n, device=graphs.device)
-    template_vectors = eigenvectors(templates, sort_eigenvalues).abs()
+    template_vectors = eigenvectors(templates, symmetrise).abs()
     found = pairs, template_vectors, distance, permutation
     kernel = pick_spectral(graphs)
-    plain = partial(_search_in_torch, graphs, templates, stride, window_vectors, sort_eigenvalues, has_twins, *found)
+    plain = partial(_search_in_torch, graphs, templates, stride, window_vectors, symmetrise, has_twins, *found)
     if kernel is None:
         plain()
         return distance, permutation
 
     def fused() -> None:
-        if window_vectors is not None or (sort_eigenvalues and k > LAPACK_SIZE):
+        if window_vectors is not None or (symmetrise and k > LAPACK_SIZE):
             known = _as_known(window_vectors)  # without any, the kernel computes them
             kernel.search(graphs, templates, stride, known, window_orders, *found)
             return
         for i in range(len(graphs)):  # the vectors of all graphs would need many times the memory of the result
             own, orders = slice(i, i + 1), None if window_orders is None else window_orders[i : i + 1]
-            known = WindowVectors.of(graphs[own], k, stride, sort_eigenvalues)
+            known = WindowVectors.of(graphs[own], k, stride, symmetrise)
             kernel.search(graphs[own], templates, stride, known, orders, *found[:2], distance[own], permutation[own])
 
     run_fused(graphs.device, fused, plain)
@@ -277,7 +280,7 @@ def _search_in_torch(
     templates: Tensor,
     stride: int,
     window_vectors: Any,
-    sort_eigenvalues: bool,
+    symmetrise: bool,
     has_twins: bool,
     pairs: Tensor,
     template_vectors: Tensor,
@@ -292,7 +295,7 @@ def _search_in_torch(
     for part, some in product(_slices(len(graphs), most // len(rows)), _slices(len(rows), most)):
         s, t = rows[some], columns[some]
         flat = windows[part, s, t].flatten(0, 1)
-        own = eigenvectors(flat, sort_eigenvalues) if window_vectors is None else window_vectors[part, s, t]
+        own = eigenvectors(flat, symmetrise) if window_vectors is None else window_vectors[part, s, t]
         absolute = own.abs().view_as(flat)
         for i in range(n_templates):
             order = assigned_columns(absolute @ template_vectors[i].T)
@@ -308,14 +311,15 @@ def _slices(length: int, step: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, length, step)]
 
 
-def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1, sort_eigenvalues: bool = True) -> Tensor:
-    """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending or in the order of the solver.
+def window_eigenvectors(graphs: Tensor, kernel_size: int, stride: int = 1, symmetrise: bool = True) -> Tensor:
+    """Eigenvectors of every symmetrised window, in columns, eigenvalues ascending.
 
+    Without ``symmetrise``, absolute eigenvectors of every window as it is, in the order of ``numpy.linalg.eig``.
     ``graphs`` ``(n_graphs, n_nodes, n_nodes)`` to ``(n_graphs, n, n, k, k)``, without gradients; k is ``kernel_size``,
-    and ``stride`` and ``sort_eigenvalues`` are those of :func:`spectral_match`.
+    and ``stride`` is that of :func:`spectral_match`.
     """
     with torch.no_grad():
-        return eigenvectors(windows_of(graphs, kernel_size, stride), sort_eigenvalues)
+        return eigenvectors(windows_of(graphs, kernel_size, stride), symmetrise)
 
 
 def _relaxed(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
@@ -327,6 +331,15 @@ def _orthogonal(window_vectors: Tensor, template_vectors: Tensor) -> Tensor:
     agreement = (window_vectors * template_vectors).sum(dim=-2, keepdim=True)
     signs = torch.where(agreement < 0, -1.0, 1.0).to(agreement.dtype)
     return (window_vectors * signs) @ template_vectors.transpose(-1, -2)
+
+
+def check_signs(projection: str, symmetrise: bool) -> None:
+    """Raise InputError for a projection that needs more than absolute eigenvectors."""
+    if projection == "orthogonal" and not symmetrise:
+        raise InputError(
+            'projection="orthogonal" needs the signs of eigenvectors, which symmetrise=False leaves out; use '
+            'symmetrise=True, or projection="none" or "permutation".'
+        )
 
 
 def check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:

@@ -19,7 +19,8 @@ class WindowVectors:
     ----------
     tensor : Tensor (n_stored, n_distinct, k, k)
         The matrices of the distinct windows of each stored graph. In symmetric graphs, the window at rows t and columns
-        s is the transpose of that at s and t and has the same ones, so there are only those with s >= t.
+        s is the transpose of that at s and t. If windows are symmetrised, both have the same ones, so there are only
+        those with s >= t.
     index : Tensor (n_graphs,), int64
         The rows of ``tensor`` that are meant.
     distinct : Tensor (n, n), int64
@@ -35,13 +36,13 @@ class WindowVectors:
         return self.tensor[self.index[graphs].view(-1, *(1 for _ in numbers.shape)), numbers]
 
     @classmethod
-    def of(cls, graphs: Tensor, kernel_size: int, stride: int, sort_eigenvalues: bool) -> "WindowVectors":
+    def of(cls, graphs: Tensor, kernel_size: int, stride: int, symmetrise: bool) -> "WindowVectors":
         """Those of all graphs."""
-        first, distinct = distinct_windows(graphs, kernel_size, stride)
+        first, distinct = distinct_windows(graphs, kernel_size, stride, symmetrise)
         vectors = graphs.new_empty(len(graphs), len(first), kernel_size, kernel_size)
         for i in range(len(graphs)):  # one at a time: all of them would be in memory twice
             windows = windows_of(graphs[i : i + 1], kernel_size, stride).flatten(1, 2)[0, first]
-            vectors[i] = eigenvectors(windows, sort_eigenvalues)
+            vectors[i] = eigenvectors(windows, symmetrise)
         return cls(vectors, torch.arange(len(graphs), device=graphs.device), distinct)
 
 
@@ -71,11 +72,11 @@ class WindowOrders:
         return cls(torch.full(shape, UNKNOWN, dtype=torch.uint8), torch.arange(n_stored), distinct)
 
 
-def distinct_windows(graphs: Tensor, kernel_size: int, stride: int) -> tuple[Tensor, Tensor]:
+def distinct_windows(graphs: Tensor, kernel_size: int, stride: int, symmetrise: bool = True) -> tuple[Tensor, Tensor]:
     """The numbers of the windows whose eigenvectors differ, and which of them each window ``(n, n)`` has."""
     n = (graphs.shape[1] - kernel_size) // stride + 1
     number = torch.arange(n * n, device=graphs.device).view(n, n)
-    if torch.equal(graphs, graphs.transpose(1, 2)):
+    if symmetrise and torch.equal(graphs, graphs.transpose(1, 2)):
         number = torch.minimum(number, number.T)
     first, distinct = number.unique(return_inverse=True)
     return first, distinct.view(n, n)

@@ -22,7 +22,7 @@ def relaxed_distances(
     templates: Tensor,
     stride: int = 1,
     window_vectors: WindowVectors | None = None,
-    sort_eigenvalues: bool = True,
+    symmetrise: bool = True,
 ) -> Tensor:
     """The distances ``(n_graphs, n_templates, n, n)`` of ``spectral_match`` with ``projection="none"``.
 
@@ -30,7 +30,7 @@ def relaxed_distances(
 
     Parameters
     ----------
-    graphs, templates, stride, sort_eigenvalues
+    graphs, templates, stride, symmetrise
         As in :func:`~isocapsnet.functional.spectral_match`.
     window_vectors : WindowVectors, optional
     """
@@ -38,15 +38,15 @@ def relaxed_distances(
     kernel = None if graphs.requires_grad else pick_fused("cpu_relaxed", graphs)
 
     def plain() -> Tensor:
-        arguments: tuple[Any, ...] = graphs, templates, stride, "none", window_vectors, sort_eigenvalues
+        arguments: tuple[Any, ...] = graphs, templates, stride, "none", window_vectors, symmetrise
         return spectral_match(*arguments).distance
 
     if kernel is None:
         return plain()
     with torch.no_grad():
         if window_vectors is None:
-            window_vectors = WindowVectors.of(graphs, templates.shape[-1], stride, sort_eigenvalues)
-        own = eigenvectors(templates, sort_eigenvalues).abs()
+            window_vectors = WindowVectors.of(graphs, templates.shape[-1], stride, symmetrise)
+        own = eigenvectors(templates, symmetrise).abs()
     middle = own.transpose(1, 2) @ templates @ own
     fused = partial(_RelaxedDistance.apply, middle, graphs, window_vectors, stride, kernel)
     return run_fused(graphs.device, fused, plain)

@@ -69,6 +69,11 @@ class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
+    @property
+    def results_version(self) -> int:
+        """The version of the results that these parameters give: :attr:`version`, unless a fix changed only some."""
+        return self.version
+
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """Candidate values of the parameters that nested tuning may change; empty if there are none."""

@@ -17,8 +17,9 @@ _KEPT_BYTES = 1024**3
 class SpectralStore(GraphStore):
     """Graphs together with the eigenvectors of their windows, which are the same in every epoch.
 
-    Eigenvectors are those of symmetrised windows. In symmetric graphs, the window at rows t and columns s is the
-    transpose of that at s and t and has the same ones, so they are kept once. Eigenvectors that need more than
+    With ``symmetrise``, eigenvectors are those of symmetrised windows. In symmetric graphs, the window at rows t and
+    columns s is the transpose of that at s and t and has the same ones, so they are kept once. Without it, they are
+    absolute values of those of the windows as they are, and each window has its own. Eigenvectors that need more than
     ``kept_bytes``, or half of the free memory, are not kept. The module then computes those of a batch; with
     ``at_once``, all of them at once.
 
@@ -30,7 +31,7 @@ class SpectralStore(GraphStore):
         self,
         kernel_size: int,
         stride: int,
-        sort_eigenvalues: bool,
+        symmetrise: bool,
         *graphs: Any,
         kept_bytes: int | None = None,
         at_once: bool = False,
@@ -41,14 +42,15 @@ class SpectralStore(GraphStore):
         self.vectors: WindowVectors | None = None
         self.orders: WindowOrders | None = None
         n = (self.sources[0].shape[1] - kernel_size) // stride + 1
-        self.bytes_of_graph = 4 * n * n * kernel_size**2  # of its eigenvectors; those of symmetric graphs need half
+        # Of its eigenvectors. Where windows share them, they need half.
+        self.bytes_of_graph = 4 * n * n * kernel_size**2
         if self.resident is None:
             return
-        first, distinct = distinct_windows(self.resident, kernel_size, stride)
+        first, distinct = distinct_windows(self.resident, kernel_size, stride, symmetrise)
         self.bytes_of_graph = 4 * len(first) * kernel_size**2
         most = min(_KEPT_BYTES if kept_bytes is None else kept_bytes, available_bytes(self.device) // 2)
         if len(self) * self.bytes_of_graph <= most:
-            self.vectors = WindowVectors.of(self.resident, kernel_size, stride, sort_eigenvalues)
+            self.vectors = WindowVectors.of(self.resident, kernel_size, stride, symmetrise)
         if self.device.type == "cpu" and 0 < len(self) * len(first) * n_templates * kernel_size <= most:
             self.orders = WindowOrders.unknown(len(self), n_templates, kernel_size, distinct)
 

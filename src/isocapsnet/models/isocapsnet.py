@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet.functional.eigenvectors import LAPACK_SIZE
 from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size, check_exact_time
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
 from isocapsnet.models._batches import GraphStore
@@ -202,6 +203,12 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     max_epochs: Count = 100
     tolerance: NotNegative = 1e-3
     patience: Count | None = 20
+
+    @property
+    def results_version(self) -> int:
+        """Large templates have other eigenvectors and primary capsules now, and linear maps start from other weights."""
+        is_other = self.matching == "spectral" and self.kernel_size > LAPACK_SIZE
+        return self.version + (is_other or self._primary_size() is not None)
 
     @classmethod
     def update_parameters(cls, parameters: dict[str, Any], version: int) -> dict[str, Any]:

@@ -20,6 +20,9 @@ MAX_ROUTING_ITERATIONS = 100
 
 # Initial routing weights above 0.02 saturate the class capsules before anything is learned.
 WEIGHT_SCALE = 0.01
+# At first, what the images of all permutations have in common is so many times as long as what they differ by. Without
+# it, poses count for more than scores, and fits to ABIDE generalise less (docs/choices.md).
+COMMON_IMAGE = 3.0
 # The residual input has mean 0.01: large enough to learn from, too small to dominate the capsules.
 RESIDUAL_SCALE = 0.01
 
@@ -55,7 +58,11 @@ class PrimaryCapsules(nn.Module):
     def __init__(self, kernel_size: int, gamma: float = -0.1, primary_size: int | None = None) -> None:
         super().__init__()
         self.kernel_size, self.gamma = kernel_size, gamma
-        self.project = nn.Linear(kernel_size**2, primary_size, bias=False) if primary_size is not None else None
+        self.project = None
+        if primary_size is not None:
+            self.project = nn.Linear(kernel_size**2, primary_size, bias=False)
+            with torch.no_grad():  # the image of a permutation has a standard deviation of 1 / √(3k)
+                self.project.weight.add_(COMMON_IMAGE / (3 * kernel_size) ** 0.5 / kernel_size)
         self.size = primary_size if primary_size is not None else kernel_size**2
 
     def forward(self, match: IsomorphicMatch | SpectralMatch) -> Capsules:

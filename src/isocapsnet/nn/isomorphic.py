@@ -57,7 +57,8 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
     n_templates, kernel_size, stride, template_scale
         As in :class:`IsomorphicLayer`.
     projection : {"permutation", "none", "orthogonal"}
-    sort_eigenvalues : bool
+    symmetrise : bool
+        As in :func:`~isocapsnet.functional.spectral_match`.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         stride: int = 1,
         template_scale: float = 1.0,
         projection: str = "permutation",
-        sort_eigenvalues: bool = True,
+        symmetrise: bool = True,
     ) -> None:
         super().__init__(n_templates, kernel_size, stride, template_scale)
-        self.projection, self.sort_eigenvalues = projection, sort_eigenvalues
+        self.projection, self.symmetrise = projection, symmetrise
 
     def forward(  # type: ignore[override]
         self,
@@ -85,17 +86,16 @@ class SpectralIsomorphicLayer(IsomorphicLayer):
         """
         if self.projection == "permutation":
             return spectral_permutations(
-                graphs, self.templates, self.stride, window_vectors, self.sort_eigenvalues, window_orders
+                graphs, self.templates, self.stride, window_vectors, self.symmetrise, window_orders
             )
-        arguments = graphs, self.templates, self.stride, self.projection, window_vectors, self.sort_eigenvalues
+        arguments = graphs, self.templates, self.stride, self.projection, window_vectors, self.symmetrise
         return spectral_match(*arguments)
 
     def distances(self, graphs: Tensor, **others: Any) -> Tensor:
         """The same; with ``projection="none"`` the poses, which would be matrices, are never stored."""
         if self.projection != "none":
             return super().distances(graphs, **others)
-        order = self.sort_eigenvalues
-        return relaxed_distances(graphs, self.templates, self.stride, **others, sort_eigenvalues=order)
+        return relaxed_distances(graphs, self.templates, self.stride, **others, symmetrise=self.symmetrise)
 
 
 class ReleasedIsomorphicLayer(IsomorphicLayer):

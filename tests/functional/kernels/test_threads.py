@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from isocapsnet._threads import limit_to_one_thread, one_thread
-from isocapsnet.functional import isomorphic_match
+from isocapsnet.functional import dense_routing, isomorphic_match
 from isocapsnet.functional.kernels import _threads, import_kernel
 from isocapsnet.functional.kernels._threads import parallel_ranges
+from isocapsnet.nn import IsoCapsNet
 
 pytestmark = pytest.mark.skipif(import_kernel("cpu") is None, reason="numba is not installed")
 
@@ -46,6 +47,42 @@ def test_results_do_not_depend_on_the_number_of_threads(set_threads, monkeypatch
         results.append(match_and_gradients(graphs, templates))
     for other in results[1:]:
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, results[0], strict=True))
+
+
+def test_results_of_large_templates_do_not_depend_on_the_number_of_threads_either(set_threads, monkeypatch):
+    """Windows of the spectral match and parts of projected capsules are shared out, too."""
+    share_always(monkeypatch)
+    monkeypatch.setattr(dense_routing, "_PART_BYTES", 3000)
+    graphs = torch.randn(5, 17, 17)
+    graphs = graphs + graphs.mT
+    results = []
+    for n_threads in (1, 2, 3):
+        set_threads(n_threads)
+        torch.manual_seed(0)
+        module = IsoCapsNet(17, 2, n_templates=2, kernel_size=12, matching="spectral", primary_size=16, residual=False)
+        output = module(graphs)
+        output.capsules.square().sum().backward()
+        results.append([output.capsules.detach(), *(x.grad for x in module.parameters() if x.grad is not None)])
+    assert len(results[0]) == 4
+    for other in results[1:]:
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, results[0], strict=True))
+
+
+def test_a_shared_task_that_shares_its_own_work_does_so_on_its_own_thread(set_threads, monkeypatch):
+    share_always(monkeypatch)
+    set_threads(2)
+    inner: list[tuple[int, int, int]] = []
+
+    def outer_task(start: int, stop: int) -> None:
+        own = threading.get_ident()
+        for _ in range(start, stop):
+            parallel_ranges(lambda *part: inner.append((own, threading.get_ident(), *part)), 50)
+
+    parallel_ranges(outer_task, 8)
+    assert [entry[:2] == (entry[0], entry[0]) and entry[2:] == (0, 50) for entry in inner] == [True] * 8
+    ranges: list[tuple[int, int]] = []
+    parallel_ranges(lambda *part: ranges.append(part), 50)  # afterwards, work is shared out again
+    assert len(ranges) > 1
 
 
 def test_two_python_threads_may_call_at_once(set_threads, monkeypatch):
