@@ -12,6 +12,9 @@ from isocapsnet.functional.kernels import pick_fused, run_fused
 #: Larger matrices are diagonalised by compiled rotations, with a sixth of the time of LAPACK. Where two eigenvalues are
 #: equal, the results differ; smaller matrices stay with LAPACK, as in earlier versions.
 LAPACK_SIZE = 9
+#: Absolute eigenvectors of windows beyond :data:`LAPACK_SIZE` are rounded to so many steps between 0 and 1 before a
+#: permutation is sought. They then fit into 16 bits, and it does not matter whether they are kept or computed again.
+STEPS = 2**16 - 1
 _JACOBI_SWEEPS = 8
 # Matrices that numpy diagonalises at a time: its copies of them have ten times their size.
 _AT_ONCE = 10_000

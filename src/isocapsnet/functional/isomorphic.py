@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from isocapsnet._validation import InputError, check_option
 from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import safe_norm
-from isocapsnet.functional.eigenvectors import LAPACK_SIZE, eigenvectors
+from isocapsnet.functional.eigenvectors import LAPACK_SIZE, STEPS, eigenvectors
 from isocapsnet.functional.kernels import MAX_KERNEL_SIZE, eager, pick_kernel, pick_spectral, run_fused, run_kernel
 from isocapsnet.functional.kernels.eager import compact_dtype, windows_of
 from isocapsnet.functional.known_windows import WindowOrders, WindowVectors
@@ -253,15 +253,19 @@ def _search_spectrum(
         plain()
         return distance, permutation
 
+    steps = STEPS if symmetrise and k > LAPACK_SIZE else 0
+
     def fused() -> None:
         if window_vectors is not None or (symmetrise and k > LAPACK_SIZE):
             known = _as_known(window_vectors)  # without any, the kernel computes them
-            kernel.search(graphs, templates, stride, known, window_orders, *found)
+            kernel.search(graphs, templates, stride, known, window_orders, *found, steps=steps)
             return
         for i in range(len(graphs)):  # the vectors of all graphs would need many times the memory of the result
             own, orders = slice(i, i + 1), None if window_orders is None else window_orders[i : i + 1]
             known = WindowVectors.of(graphs[own], k, stride, symmetrise)
-            kernel.search(graphs[own], templates, stride, known, orders, *found[:2], distance[own], permutation[own])
+            kernel.search(
+                graphs[own], templates, stride, known, orders, *found[:2], distance[own], permutation[own], steps=steps
+            )
 
     run_fused(graphs.device, fused, plain)
     return distance, permutation
@@ -297,6 +301,7 @@ def _search_in_torch(
         flat = windows[part, s, t].flatten(0, 1)
         own = eigenvectors(flat, symmetrise) if window_vectors is None else window_vectors[part, s, t]
         absolute = own.abs().view_as(flat)
+        absolute = (absolute * STEPS).round() / STEPS if symmetrise and k > LAPACK_SIZE else absolute
         for i in range(n_templates):
             order = assigned_columns(absolute @ template_vectors[i].T)
             matched, numbers = templates[i][order[:, :, None], order[:, None, :]], permutation_number(order)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isocapsnet.functional.eigenvectors import eigenvectors
+from isocapsnet.functional.eigenvectors import STEPS, eigenvectors
 from isocapsnet.functional.kernels.eager import windows_of
 
 #: In place of an order that is not known yet.
@@ -20,7 +20,7 @@ class WindowVectors:
     tensor : Tensor (n_stored, n_distinct, k, k)
         The matrices of the distinct windows of each stored graph. In symmetric graphs, the window at rows t and columns
         s is the transpose of that at s and t. If windows are symmetrised, both have the same ones, so there are only
-        those with s >= t.
+        those with s >= t. In int16, their bits are absolute values, rounded to ``STEPS``.
     index : Tensor (n_graphs,), int64
         The rows of ``tensor`` that are meant.
     distinct : Tensor (n, n), int64
@@ -33,16 +33,21 @@ class WindowVectors:
     def __getitem__(self, part: tuple[Any, ...]) -> Tensor:
         graphs, *windows = part
         numbers = self.distinct[tuple(windows)]
-        return self.tensor[self.index[graphs].view(-1, *(1 for _ in numbers.shape)), numbers]
+        vectors = self.tensor[self.index[graphs].view(-1, *(1 for _ in numbers.shape)), numbers]
+        return vectors if vectors.is_floating_point() else (vectors.int() & STEPS).float() / STEPS
 
     @classmethod
-    def of(cls, graphs: Tensor, kernel_size: int, stride: int, symmetrise: bool) -> "WindowVectors":
-        """Those of all graphs."""
+    def of(
+        cls, graphs: Tensor, kernel_size: int, stride: int, symmetrise: bool, *, in_steps: bool = False
+    ) -> "WindowVectors":
+        """Those of all graphs; with ``in_steps``, rounded absolute values in half of the memory."""
         first, distinct = distinct_windows(graphs, kernel_size, stride, symmetrise)
-        vectors = graphs.new_empty(len(graphs), len(first), kernel_size, kernel_size)
+        shape = len(graphs), len(first), kernel_size, kernel_size
+        vectors = graphs.new_empty(shape, dtype=torch.int16 if in_steps else graphs.dtype)
         for i in range(len(graphs)):  # one at a time: all of them would be in memory twice
             windows = windows_of(graphs[i : i + 1], kernel_size, stride).flatten(1, 2)[0, first]
-            vectors[i] = eigenvectors(windows, symmetrise)
+            own = eigenvectors(windows, symmetrise)
+            vectors[i] = (own.abs() * STEPS).round().int() if in_steps else own
         return cls(vectors, torch.arange(len(graphs), device=graphs.device), distinct)
 
 

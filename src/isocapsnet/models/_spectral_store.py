@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isocapsnet.functional.eigenvectors import LAPACK_SIZE
 from isocapsnet.functional.known_windows import WindowOrders, WindowVectors, distinct_windows
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._device import available_bytes
@@ -49,8 +50,10 @@ class SpectralStore(GraphStore):
         first, distinct = distinct_windows(self.resident, kernel_size, stride, symmetrise)
         self.bytes_of_graph = 4 * len(first) * kernel_size**2
         most = min(_KEPT_BYTES if kept_bytes is None else kept_bytes, available_bytes(self.device) // 2)
-        if len(self) * self.bytes_of_graph <= most:
-            self.vectors = WindowVectors.of(self.resident, kernel_size, stride, symmetrise)
+        # Absolute values in 16 bits are all that permutations of large templates are sought with.
+        in_steps = n_templates > 0 and kernel_size > LAPACK_SIZE and self.device.type == "cpu"
+        if len(self) * self.bytes_of_graph <= (2 * most if in_steps else most):
+            self.vectors = WindowVectors.of(self.resident, kernel_size, stride, symmetrise, in_steps=in_steps)
         if self.device.type == "cpu" and 0 < len(self) * len(first) * n_templates * kernel_size <= most:
             self.orders = WindowOrders.unknown(len(self), n_templates, kernel_size, distinct)
 

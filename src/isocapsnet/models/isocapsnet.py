@@ -206,7 +206,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
 
     @property
     def results_version(self) -> int:
-        """Large templates have other eigenvectors and primary capsules now, and linear maps start from other weights."""
+        """Large templates have other eigenvectors and primary capsules now, and linear maps other initial weights."""
         is_other = self.matching == "spectral" and self.kernel_size > LAPACK_SIZE
         return self.version + (is_other or self._primary_size() is not None)
 

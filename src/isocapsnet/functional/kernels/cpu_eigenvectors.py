@@ -60,7 +60,9 @@ def diagonalise(k: int, square: Any, columns: Any, room: Any) -> None:
     the eigenvector of the diagonal's entry i. ``room`` is a vector. A lane that has converged does not change any more.
     """
     number = square.dtype.type
-    zero, one, two = simd.broadcast(number(0)), simd.broadcast(number(1)), simd.broadcast(number(2))
+    zero, one = simd.broadcast(number(0)), simd.broadcast(number(1))
+    n_players = k + k % 2
+    angles = simd.empty(max(1, n_players), square)
     epsilon = number(1.2e-7) if square.itemsize == 4 else number(2.3e-16)
     tolerance = simd.broadcast(epsilon * epsilon)
     largest, size = zero, zero
@@ -81,28 +83,52 @@ def diagonalise(k: int, square: Any, columns: Any, room: Any) -> None:
         if not (room > 0).any():
             return
         active = simd.ratio(excess, excess)
-        for p in range(k - 1):
-            for q in range(p + 1, k):
-                entry = simd.load(square, p * k + q)
-                low, high = simd.load(square, p * k + p), simd.load(square, q * k + q)
-                gap = high - low
-                twice = two * simd.maximum(entry, zero - entry)
-                length = simd.sqrt(simd.fma(gap, gap, twice * twice))
-                tangent = simd.ratio(twice, simd.maximum(gap, zero - gap) + length)
-                tangent = active * tangent * simd.with_sign(one, entry) * simd.with_sign(one, gap)
-                cosine = one / simd.sqrt(simd.fma(tangent, tangent, one))
-                sine = tangent * cosine
-                simd.store(square, p * k + p, low - tangent * entry)
-                simd.store(square, q * k + q, high + tangent * entry)
-                simd.store(square, p * k + q, zero)
-                for r in range(p):
-                    _rotate(square, r * k + p, r * k + q, cosine, sine)
-                for r in range(p + 1, q):
-                    _rotate(square, p * k + r, r * k + q, cosine, sine)
-                for r in range(q + 1, k):
-                    _rotate(square, p * k + r, q * k + r, cosine, sine)
-                for r in range(k):
-                    _rotate(columns, p * k + r, q * k + r, cosine, sine)
+        # In a round, every row is in one pair at most, so the angles of all pairs are found before the first rotation:
+        # the processor need not wait for divisions and roots.
+        for turn in range(n_players - 1):
+            for i in range(n_players // 2):
+                p, q = _pair(turn, i, n_players)
+                if q < k:
+                    _find_angle(square, p, q, k, active, angles, i)
+            for i in range(n_players // 2):
+                p, q = _pair(turn, i, n_players)
+                if q < k:
+                    cosine, sine = simd.load(angles, 2 * i), simd.load(angles, 2 * i + 1)
+                    for r in range(p):
+                        _rotate(square, r * k + p, r * k + q, cosine, sine)
+                    for r in range(p + 1, q):
+                        _rotate(square, p * k + r, r * k + q, cosine, sine)
+                    for r in range(q + 1, k):
+                        _rotate(square, p * k + r, q * k + r, cosine, sine)
+                    for r in range(k):
+                        _rotate(columns, p * k + r, q * k + r, cosine, sine)
+
+
+@njit(nogil=True, forceinline=True)
+def _pair(turn: int, i: int, n: int) -> tuple[int, int]:
+    """Pair ``i`` of a round of a tournament in which ``n`` players, an even number, all meet each other once."""
+    one, other = (turn + i) % (n - 1), (turn - i) % (n - 1) if i > 0 else n - 1
+    return min(one, other), max(one, other)
+
+
+@njit(nogil=True, forceinline=True)
+def _find_angle(square: Any, p: int, q: int, k: int, active: Any, angles: Any, i: int) -> None:
+    """Cosine and sine of the rotation that makes entry (p, q) zero, and what it leaves in its place."""
+    zero, one = simd.broadcast(square.dtype.type(0)), simd.broadcast(square.dtype.type(1))
+    entry = simd.load(square, p * k + q)
+    low, high = simd.load(square, p * k + p), simd.load(square, q * k + q)
+    gap = high - low
+    twice = entry + entry
+    twice = simd.maximum(twice, zero - twice)
+    length = simd.sqrt(simd.fma(gap, gap, twice * twice))
+    tangent = active * simd.ratio(twice, simd.maximum(gap, zero - gap) + length)
+    tangent = tangent * simd.with_sign(one, entry) * simd.with_sign(one, gap)
+    cosine = one / simd.sqrt(simd.fma(tangent, tangent, one))
+    simd.store(angles, 2 * i, cosine)
+    simd.store(angles, 2 * i + 1, tangent * cosine)
+    simd.store(square, p * k + p, low - tangent * entry)
+    simd.store(square, q * k + q, high + tangent * entry)
+    simd.store(square, p * k + q, zero)
 
 
 @njit(nogil=True, forceinline=True)

@@ -1,25 +1,24 @@
 """Linear images of permutations on the CPU, compiled: sums of k rows of a table, in the layout of the routing kernel.
 
-A lane of a vector is an entry of an image. The result has a graph in every lane, as
-:mod:`~isocapsnet.functional.kernels.cpu_dense_routing` reads it.
+While rows are added up, a lane of a vector is an entry of an image. After that it is a graph, as
+:mod:`~isocapsnet.functional.kernels.cpu_dense_routing` reads it, and lengths need no sums across lanes.
 """
 
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from torch import Tensor
+from torch.nn.functional import pad
 
 from isocapsnet.functional.kernels import _simd as simd
-from isocapsnet.functional.kernels._simd_rows import add_up
 from isocapsnet.functional.kernels._threads import parallel_ranges
 from isocapsnet.functional.kernels.cpu_permutations import permutation_at
 
 __all__ = ["permutation_at", "project", "project_back"]
 
 # Gradients for the table are summed in this many chunks: the result does not depend on the number of threads.
-_CHUNKS = 32
+_CHUNKS = 8
 
 
 def project(value: Tensor, orders: Tensor, table: Tensor) -> Tensor:
@@ -36,96 +35,123 @@ def project(value: Tensor, orders: Tensor, table: Tensor) -> Tensor:
     Tensor (n_windows, n_groups, size, lanes)
         A graph in every lane, and zeros after the last.
     """
-    lanes, size = simd.VECTOR_BYTES // value.element_size(), table.shape[1]
-    packed = value.new_zeros(value.shape[1], -(-len(value) // lanes), size, lanes)
-    arguments = *_arrays(value, orders, table), packed.numpy()
+    n_groups, lanes = -(-len(value) // _lanes(value)), _lanes(value)
+    packed = value.new_empty(value.shape[1], n_groups, table.shape[1], lanes)
+    arguments = *_arrays(value, orders, table), packed.flatten().numpy()
     parallel_ranges(lambda start, stop: _project(*arguments, start, stop), value.shape[1])
     return packed
 
 
 def project_back(value: Tensor, orders: Tensor, table: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients for value and table, from that for the result of :func:`project`."""
-    grad_value = torch.empty_like(value)
-    sums = _padded(table).new_zeros(_CHUNKS, *_padded(table).shape)
-    arguments = *_arrays(value, orders, table), grad.numpy(), grad_value.numpy(), sums.flatten(1).numpy()
+    arrays = *_, shape = _arrays(value, orders, table)
+    size, width = table.shape[1], _lanes(table) * len(shape[1])
+    grad_value = value.new_empty(value.shape[1], grad.shape[1] * grad.shape[3])
+    sums = table.new_zeros(_CHUNKS, len(table) * width)
+    arguments = *arrays, grad.flatten().numpy(), grad_value.flatten().numpy(), sums.numpy()
     parallel_ranges(lambda start, stop: _project_back(*arguments, start, stop), _CHUNKS)
-    return grad_value, sums.sum(dim=0)[:, : table.shape[1]]
+    return grad_value[:, : len(value)].T, sums.sum(dim=0).view(len(table), width)[:, :size]
 
 
-def _padded(table: Tensor) -> Tensor:
-    """The table with zeros at the end of its rows, so that they are whole vectors."""
-    lanes = simd.VECTOR_BYTES // table.element_size()
-    return torch.nn.functional.pad(table.detach(), [0, -table.shape[1] % lanes])
+def _lanes(tensor: Tensor) -> int:
+    return simd.VECTOR_BYTES // tensor.element_size()
 
 
-def _arrays(value: Tensor, orders: Tensor, table: Tensor) -> tuple[Any, Any, Any, int]:
-    padded = _padded(table)
-    lanes = simd.VECTOR_BYTES // table.element_size()
-    return value.numpy(), orders.contiguous().numpy(), padded.flatten().numpy(), padded.shape[1] // lanes
+def _arrays(
+    value: Tensor, orders: Tensor, table: Tensor
+) -> tuple[Any, Any, tuple[int, int, int], Any, tuple[Any, ...]]:
+    """What both kernels begin with; tuples tell the compiler by their lengths entries, vectors and lanes."""
+    lanes, size = _lanes(table), table.shape[1]
+    values = pad(value.detach().T, [0, -len(value) % lanes]).contiguous()
+    padded = pad(table.detach(), [0, -size % lanes])
+    shape = (None,) * size, (None,) * (padded.shape[1] // lanes), (None,)
+    sizes = (len(value), value.shape[1], orders.shape[-1])
+    return values.flatten().numpy(), orders.contiguous().flatten().numpy(), sizes, padded.flatten().numpy(), shape
 
 
 @njit(nogil=True, forceinline=True)
-def _add_rows(table: Any, order: Any, parts: int, image: Any) -> Any:
-    """Write the sum of the selected rows to ``image``, and return its length."""
-    k, zero = len(order), simd.broadcast(table.dtype.type(0))
-    squares = zero
+def _add_rows(table: Any, orders: Any, sizes: Any, window: int, group: int, shape: Any, rows: Any, images: Any) -> Any:
+    """Write the images of a group of graphs, an entry in each vector, to ``images``, and return their lengths."""
+    size, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(table)
+    n_graphs, n_windows, k = sizes
+    zero = simd.broadcast(table.dtype.type(0))
+    for lane in range(lanes):
+        graph = group * lanes + lane
+        for part in range(parts):
+            total = zero
+            if graph < n_graphs:
+                first = (graph * n_windows + window) * k
+                for a in range(k):
+                    row = a * k + np.int64(simd.get(orders, first + a))
+                    total = total + simd.load(table, row * parts + part)
+            simd.store(rows, lane * parts + part, total)
     for part in range(parts):
-        total = zero
-        for a in range(k):
-            total = total + simd.load(table, (a * k + np.int64(order[a])) * parts + part)
-        simd.store(image, part, total)
-        squares = simd.fma(total, total, squares)
-    return np.sqrt(add_up(squares))
+        simd.transpose(rows, part, images, part * lanes, shape[1])
+    squares = zero
+    for i in range(size):
+        entry = simd.load(images, i)
+        squares = simd.fma(entry, entry, squares)
+    return simd.sqrt(squares)
 
 
 @njit(cache=True, nogil=True)
-def _project(value: Any, orders: Any, table: Any, parts: int, packed: Any, start: int, stop: int) -> None:
-    size, lanes = packed.shape[2:]
-    image = simd.empty(parts, table)
+def _project(values: Any, orders: Any, sizes: Any, table: Any, shape: Any, packed: Any, start: int, stop: int) -> None:
+    size, width = len(shape[0]), len(shape[1]) * simd.lanes(table)
+    rows, images = simd.empty(width, table), simd.empty(width, table)
+    n_groups = -(-sizes[0] // simd.lanes(table))
     for window in range(start, stop):
-        for g in range(len(value)):
-            length = _add_rows(table, orders[g, window], parts, image)
-            factor = value[g, window] / length if length != 0 else value.dtype.type(0)
-            target = packed[window, g // lanes]
+        for group in range(n_groups):
+            length = _add_rows(table, orders, sizes, window, group, shape, rows, images)
+            here = window * n_groups + group
+            factor = simd.ratio(simd.load(values, here), length)
             for i in range(size):
-                target[i, g % lanes] = factor * image[i]
+                simd.store(packed, here * size + i, factor * simd.load(images, i))
 
 
 @njit(cache=True, nogil=True)
 def _project_back(
-    value: Any,
+    values: Any,
     orders: Any,
+    sizes: Any,
     table: Any,
-    parts: int,
+    shape: Any,
     grad: Any,
-    grad_value: Any,
+    grad_values: Any,
     sums: Any,
     start: int,
     stop: int,
 ) -> None:
-    size, lanes = grad.shape[2:]
-    n_windows, k = value.shape[1], orders.shape[2]
-    image, slope = simd.empty(parts, table), simd.empty(parts, table)
-    slope[:] = 0
+    size, parts, lanes = len(shape[0]), len(shape[1]), simd.lanes(table)
+    n_graphs, n_windows, k = sizes
+    n_groups = -(-n_graphs // lanes)
+    rows, images, steps = (
+        simd.empty(parts * lanes, table),
+        simd.empty(parts * lanes, table),
+        simd.empty(parts * lanes, table),
+    )
+    zero, one = simd.broadcast(table.dtype.type(0)), simd.broadcast(table.dtype.type(1))
     for chunk in range(start, stop):
         total = sums[chunk]
         for window in range(n_windows * chunk // len(sums), n_windows * (chunk + 1) // len(sums)):
-            for g in range(len(value)):
-                order = orders[g, window]
-                length = _add_rows(table, order, parts, image)
-                if length == 0:
-                    grad_value[g, window] = 0
-                    continue
-                source = grad[window, g // lanes]
-                agreement = value.dtype.type(0)
+            for group in range(n_groups):
+                length = _add_rows(table, orders, sizes, window, group, shape, rows, images)
+                here = window * n_groups + group
+                inverse = simd.ratio(one, length)
+                agreement = zero
                 for i in range(size):
-                    slope[i] = source[i, g % lanes]
-                    agreement += slope[i] * image[i]
-                grad_value[g, window] = agreement / length
-                factor = simd.broadcast(value[g, window] / length)
-                along = simd.broadcast(agreement / (length * length))
+                    agreement = simd.fma(simd.load(grad, here * size + i), simd.load(images, i), agreement)
+                agreement = agreement * inverse
+                simd.store(grad_values, here, agreement)
+                along, factor = agreement * inverse, simd.load(values, here) * inverse
+                for i in range(size):
+                    step = simd.load(grad, here * size + i) - along * simd.load(images, i)
+                    simd.store(images, i, factor * step)
                 for part in range(parts):
-                    step = factor * (simd.load(slope, part) - along * simd.load(image, part))
-                    for a in range(k):
-                        row = (a * k + np.int64(order[a])) * parts + part
-                        simd.store(total, row, simd.load(total, row) + step)
+                    simd.transpose(images, part * lanes, steps, part * lanes, shape[2])
+                for lane in range(min(lanes, n_graphs - group * lanes)):
+                    first = ((group * lanes + lane) * n_windows + window) * k
+                    for part in range(parts):
+                        step = simd.load(steps, part * lanes + lane)
+                        for a in range(k):
+                            row = (a * k + np.int64(simd.get(orders, first + a))) * parts + part
+                            simd.store(total, row, simd.load(total, row) + step)

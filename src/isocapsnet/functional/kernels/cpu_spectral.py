@@ -37,6 +37,7 @@ def search(
     template_vectors: Tensor,
     distance: Tensor,
     permutation: Tensor,
+    steps: int,
 ) -> None:
     """Write the distances and permutations of all windows.
 
@@ -55,6 +56,8 @@ def search(
         Absolute eigenvectors.
     distance, permutation : Tensor (n_graphs, n_templates, n, n)
         The results. Both are contiguous.
+    steps : int
+        Absolute eigenvectors are rounded to so many steps between 0 and 1; with 0, they are not.
     """
     n_templates, k, _ = templates.shape
     rows, columns = pairs
@@ -65,7 +68,8 @@ def search(
         # A vector may be read past the end of a row, and so past the end of the last graph.
         torch.nn.functional.pad(graphs.detach().flatten(), [0, padded.shape[2]]).numpy(),
         graphs.shape[1],
-        templates.detach().contiguous().numpy(),
+        templates.detach().flatten().numpy(),
+        (n_templates, k),
         stride,
         padded.flatten().numpy(),
         rows.contiguous().numpy(),
@@ -75,6 +79,8 @@ def search(
         block_sizes(k),
         distance.numpy(),
         permutation.numpy(),
+        distance.numpy().dtype.type(steps),
+        vectors is not None and not vectors.tensor.is_floating_point(),
     )
     n_tiles = -(-len(rows) // lanes)
     parallel_ranges(lambda start, stop: _search(*arguments, n_tiles, start, stop), len(graphs) * n_tiles)
@@ -86,7 +92,9 @@ def _arrays(
     """What is stored, its row for each graph, and its column for each pair; ``nothing`` in place of None."""
     if known is None:
         return nothing.numpy(), rows[:0].numpy(), rows[:0].numpy()
-    return known.tensor.contiguous().numpy(), known.index.numpy(), known.distinct[rows, columns].numpy()
+    stored = known.tensor.contiguous().numpy()
+    stored = stored.view(np.uint16) if stored.dtype == np.int16 else stored
+    return stored, known.index.numpy(), known.distinct[rows, columns].numpy()
 
 
 @njit(cache=True, nogil=True)
@@ -94,6 +102,7 @@ def _search(
     flat: Any,
     n_nodes: int,
     templates: Any,
+    sizes: Any,
     stride: int,
     template_vectors: Any,
     rows: Any,
@@ -107,19 +116,20 @@ def _search(
     blocks: Any,
     distance: Any,
     permutation: Any,
+    steps: Any,
+    are_steps: bool,
     n_tiles: int,
     start: int,
     stop: int,
 ) -> None:
     """The tiles ``start`` to ``stop`` of all graphs, each of as many windows as a vector has lanes."""
-    n_templates, k, _ = templates.shape
-    lanes, n = simd.lanes(flat), distance.shape[-1]
+    (n_templates, k), lanes, n = sizes, simd.lanes(flat), distance.shape[-1]
     parts = -(-k // lanes)
     is_mirrored = len(rows) < n * n
     square, vectors, room = simd.empty(k * k, flat), simd.empty(k * k, flat), simd.empty(1, flat)
     profit, matched = simd.empty(k * parts, flat), simd.empty(k * parts, flat)
     prices, own = simd.empty(2 * parts, flat), np.empty(k, flat.dtype)
-    absolute, order, rank = np.empty((lanes, k, k), flat.dtype), np.empty(k, np.int64), np.empty(k, np.int64)
+    absolute, order, rank = np.empty(lanes * k * k, flat.dtype), np.empty(k, np.int64), np.empty(k, np.int64)
     work = np.empty((k, k)), np.empty((3, k)), np.empty((2, k), np.int64), np.empty(k, np.bool_)
     for tile in range(start, stop):
         g, first = tile // n_tiles, tile % n_tiles * lanes
@@ -132,15 +142,23 @@ def _search(
             diagonalise(k, square, vectors, room)
         for lane in range(count):
             if len(stored) == 0:
-                write_sorted(k, square, vectors, lane, rank, absolute[lane])
+                write_sorted(k, square, vectors, lane, rank, absolute[lane * k * k : (lane + 1) * k * k].reshape(k, k))
             else:
-                absolute[lane] = stored[stored_row[g], stored_column[first + lane]]
+                own_vectors = stored[stored_row[g], stored_column[first + lane]]
+                for a in range(k):
+                    for b in range(k):
+                        absolute[(lane * k + a) * k + b] = own_vectors[a, b]
+        for i in range(count * k * k):
+            value = abs(absolute[i])
+            if steps > 0 and not are_steps:
+                value = np.rint(value * steps)
+            absolute[i] = value / steps if steps > 0 else value
         for lane in range(count):
             s, t = rows[first + lane], columns[first + lane]
             here = (g * n_nodes + s * stride) * n_nodes + t * stride
             there = (g * n_nodes + t * stride) * n_nodes + s * stride
             for c in range(n_templates):
-                _multiply(absolute[lane], template_vectors, c * k * parts, parts, profit)
+                _multiply(absolute, lane * k * k, k, template_vectors, c * k * parts, parts, profit)
                 is_known = False
                 if len(orders) > 0:
                     kept = orders[order_row[g], order_column[first + lane], c]
@@ -155,8 +173,9 @@ def _search(
                             kept[a] = order[a]
                 number = number_of(order, blocks)
                 for a in range(k):
+                    row = (c * k + order[a]) * k
                     for b in range(k):
-                        matched[a * parts * lanes + b] = templates[c, order[a], order[b]]
+                        simd.put(matched, a * parts * lanes + b, simd.get(templates, row + simd.get(order, b)))
                 distance[g, c, s, t] = _measure(flat, here, n_nodes, matched, k, parts)
                 permutation[g, c, s, t] = number
                 if is_mirrored:
@@ -165,14 +184,18 @@ def _search(
 
 
 @njit(nogil=True, forceinline=True)
-def _multiply(vectors: Any, template_vectors: Any, first: int, parts: int, profit: Any) -> None:
-    """``profit = |vectors| @ template_vectors``, of which a row begins every ``parts`` vectors from ``first`` on."""
-    k, zero = len(vectors), simd.broadcast(profit.dtype.type(0))
+def _multiply(vectors: Any, start: int, k: int, template_vectors: Any, first: int, parts: int, profit: Any) -> None:
+    """``profit = vectors @ template_vectors``.
+
+    The entries of ``vectors`` begin with number ``start``. A row of ``template_vectors`` begins every ``parts`` vectors
+    from ``first`` on.
+    """
+    zero = simd.broadcast(profit.dtype.type(0))
     for a in range(k):
         for part in range(parts):
             total = zero
             for b in range(k):
-                factor = simd.broadcast(abs(vectors[a, b]))
+                factor = simd.broadcast(simd.get(vectors, start + a * k + b))
                 total = simd.fma(factor, simd.load(template_vectors, first + b * parts + part), total)
             simd.store(profit, a * parts + part, total)
 
@@ -205,7 +228,7 @@ def is_best(profit: Any, order: Any, parts: int, prices: Any, own: Any) -> bool:
             price = simd.load(prices, part)
             lowest = price
             for a in range(k):
-                cost = prices[order[a]] + own[a] - number(_MARGIN)
+                cost = simd.get(prices, simd.get(order, a)) + simd.get(own, a) - number(_MARGIN)
                 lowest = simd.minimum(lowest, simd.broadcast(cost) - simd.load(profit, a * parts + part))
             simd.store(prices, parts + part, lowest)
             change = change + (price - lowest)
