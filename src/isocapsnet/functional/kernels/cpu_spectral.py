@@ -306,9 +306,10 @@ def _add_gradients(
     needs_graphs, n = grad_graphs.size > 0, distance.shape[-1]
     order = np.empty(k, np.int64)
     for g in range(start, stop):
-        graph = graphs[g]
+        graph, n_nodes = graphs[g], graphs.shape[1]
+        flat = graph.reshape(-1)
         for c in range(n_templates):
-            template, part, total = templates[c], parts[g, c], 0.0
+            template, part, total = templates[c], parts[g, c].reshape(-1), 0.0
             for s in range(n):
                 for t in range(s, n):
                     # Windows that are transposes of each other have one permutation.
@@ -317,19 +318,19 @@ def _add_gradients(
                     other = _slope(grad[g, c, t, s], distance[g, c, t, s]) if s != t else 0.0
                     together = other if other_number == number else 0.0
                     write_order(number, order)
-                    total += _scatter(part, graph, s * stride, t * stride, slope, together, order)
+                    total += _scatter(part, flat, n_nodes, s * stride, t * stride, slope, together, order)
                     if needs_graphs:
                         _subtract(grad_graphs[g], template, graph, s * stride, t * stride, slope, order)
                         if other_number == number:
                             _subtract(grad_graphs[g], template, graph, t * stride, s * stride, together, order)
                     if other_number != number:
                         write_order(other_number, order)
-                        total += _scatter(part, graph, t * stride, s * stride, other, 0.0, order)
+                        total += _scatter(part, flat, n_nodes, t * stride, s * stride, other, 0.0, order)
                         if needs_graphs:
                             _subtract(grad_graphs[g], template, graph, t * stride, s * stride, other, order)
             for a in range(k):
                 for b in range(k):
-                    part[a, b] += total * template[a, b]
+                    part[a * k + b] += total * template[a, b]
 
 
 @njit(nogil=True, forceinline=True)
@@ -338,13 +339,19 @@ def _slope(grad: Any, distance: Any) -> float:
 
 
 @njit(nogil=True, forceinline=True)
-def _scatter(part: Any, graph: Any, i: int, j: int, slope: float, other: float, order: Any) -> float:
-    """Subtract ``slope`` times the window at (i, j), and ``other`` times that at (j, i), in the template's order."""
+def _scatter(part: Any, graph: Any, n_nodes: int, i: int, j: int, slope: float, other: float, order: Any) -> float:
+    """Subtract ``slope`` times the window at (i, j), and ``other`` times that at (j, i), in the template's order.
+
+    ``part`` and ``graph`` are flat.
+    """
     k = len(order)
     for a in range(k):
-        target = part[order[a]]
+        here, there = (i + a) * n_nodes + j, (j + a) * n_nodes + i
+        row = simd.get(order, a) * k
         for b in range(k):
-            target[order[b]] -= slope * graph[i + a, j + b] + other * graph[j + a, i + b]
+            step = slope * simd.get(graph, here + b) + other * simd.get(graph, there + b)
+            target = row + simd.get(order, b)
+            simd.put(part, target, simd.get(part, target) - step)
     return slope + other
 
 
