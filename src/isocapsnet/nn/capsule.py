@@ -43,6 +43,11 @@ class WideLinear(nn.Linear):
         return wide_linear(inputs, self.weight, self.bias)
 
 
+def common_weight(kernel_size: int) -> float:
+    """What is added to the initial weights of g: images of permutations have a standard deviation of 1 / √(3k)."""
+    return COMMON_IMAGE / (3 * kernel_size) ** 0.5 / kernel_size
+
+
 class PrimaryCapsules(nn.Module):
     """Scores and poses of the match as one vector per template and window (Eq. 4, with padding).
 
@@ -61,8 +66,8 @@ class PrimaryCapsules(nn.Module):
         self.project = None
         if primary_size is not None:
             self.project = nn.Linear(kernel_size**2, primary_size, bias=False)
-            with torch.no_grad():  # the image of a permutation has a standard deviation of 1 / √(3k)
-                self.project.weight.add_(COMMON_IMAGE / (3 * kernel_size) ** 0.5 / kernel_size)
+            with torch.no_grad():
+                self.project.weight.add_(common_weight(kernel_size))
         self.size = primary_size if primary_size is not None else kernel_size**2
 
     def forward(self, match: IsomorphicMatch | SpectralMatch) -> Capsules:
