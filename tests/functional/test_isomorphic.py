@@ -1,6 +1,7 @@
 """The isomorphic match: against brute force, and by its theorems."""
 
 import math
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -28,7 +29,7 @@ from isocapsnet.functional import (
 )
 from isocapsnet.functional.eigenvectors import jacobi_eigenvectors
 from isocapsnet.functional.kernels import pick_spectral
-from isocapsnet.functional.known_windows import WindowOrders, distinct_windows
+from isocapsnet.functional.known_windows import WindowOrders, WindowVectors, distinct_windows
 from tests.functional.references import brute_force_match
 
 seeds = st.integers(0, 2**31 - 1)
@@ -356,6 +357,33 @@ def test_permutations_that_are_tried_first_change_nothing(k, dtype, kind):
             assert torch.equal(tried.permutation, first.permutation[own])
         found = permutation_at(first.permutation[:, 1, 0, 3], k)
         assert torch.equal(orders.tensor[:, distinct[0, 3], 1].long(), found)
+
+
+@pytest.mark.parametrize("k", [4, 12])
+def test_what_is_known_of_other_windows_is_refused(k):
+    graphs, templates = random_tensor(0, 3, k + 4, k + 4), random_tensor(1, 2, k, k)
+    vectors, distinct = window_eigenvectors(graphs, k), distinct_windows(graphs, k, 1)[1]
+    kept = WindowVectors(vectors.flatten(1, 2), torch.arange(3), distinct)
+    wrong_vectors = [
+        vectors[:1],
+        vectors[:, :-1],
+        window_eigenvectors(graphs, k - 1),
+        WindowVectors(kept.tensor, torch.arange(2), distinct),
+        WindowVectors(kept.tensor, torch.arange(3) + 1, distinct),
+        WindowVectors(kept.tensor[:, 1:], torch.arange(3), distinct),
+        WindowVectors(kept.tensor, torch.arange(3), distinct[1:, 1:]),
+    ]
+    for wrong in wrong_vectors:
+        for match in (spectral_permutations, partial(spectral_match, projection="none")):
+            with pytest.raises(InputError, match="window_vectors"):
+                match(graphs, templates, window_vectors=wrong)
+    for n_templates, size in ((1, k), (2, k - 1)):
+        orders = WindowOrders.unknown(3, n_templates, size, distinct)
+        with pytest.raises(InputError, match="window_orders"):
+            spectral_permutations(graphs, templates, window_orders=orders)
+    with pytest.raises(InputError, match="symmetrise"):
+        orders = WindowOrders.unknown(3, 2, k, distinct)
+        spectral_permutations(graphs, templates, symmetrise=False, window_orders=orders)
 
 
 def test_an_assignment_is_kept_only_if_it_is_best():

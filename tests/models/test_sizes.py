@@ -1,6 +1,7 @@
 """Layer sizes of every method: any sequence of whole numbers, kept through saving, and nothing else."""
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -103,3 +104,35 @@ def test_spectral_matching_takes_templates_whose_permutations_cannot_be_listed(k
     assert model.match(X).permutations.max() > 10**6  # numbers of permutations, far beyond any table
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert loaded.predict_proba(X) == pytest.approx(model.predict_proba(X), abs=1e-6)  # sums by atomics on a GPU
+
+
+@pytest.mark.parametrize(("capsule_size", "expected"), [(8, 8), (16, 16), (32, 16)])
+def test_primary_capsules_of_large_templates_are_small_by_default(capsule_size, expected):
+    X, y = np.random.default_rng(0).normal(size=(4, 13, 13)), [0, 1, 0, 1]
+    settings = {"matching": "spectral", "capsule_size": capsule_size}
+    large = MAKE["isocapsnet"](kernel_size=10, **settings).fit(X, y)
+    assert large.module_.digit.weight.shape[-2] == expected == large.module_.primary.size
+    small = MAKE["isocapsnet"](kernel_size=9, **settings).fit(X, y)
+    assert small.module_.digit.weight.shape[-2] == 81 and small.module_.primary.project is None
+    whole = MAKE["isocapsnet"](kernel_size=10, primary_size=None, **settings).fit(X, y)
+    assert whole.module_.digit.weight.shape[-2] == 100
+
+
+@pytest.mark.parametrize("size", ["large", 0, -1, 2.5, True])
+def test_other_sizes_of_primary_capsules_are_refused(size):
+    with pytest.raises(InputError, match="primary_size"):
+        MAKE["isocapsnet"](primary_size=size).fit(*make_data())
+
+
+def test_a_file_of_a_large_template_from_before_its_other_eigenvectors_is_loaded_with_a_warning(tmp_path, monkeypatch):
+    X, y = np.random.default_rng(0).normal(size=(4, 13, 13)), [0, 1, 0, 1]
+    for kernel_size, warns in ((10, True), (4, False)):
+        model = MAKE["isocapsnet"](kernel_size=kernel_size, matching="spectral").fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            load_model(save_model(model, tmp_path / "new"))
+        with monkeypatch.context() as patch:
+            patch.setattr(type(model), "results_version", 5)
+            path = save_model(model, tmp_path / "old")
+        with pytest.warns(UserWarning, match="fit it again") if warns else nullcontext():
+            load_model(path)

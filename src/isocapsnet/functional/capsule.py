@@ -76,7 +76,9 @@ class ProjectedCapsules(NamedTuple):
     def expand(self) -> Tensor:
         """The capsules with all their entries: ``(n_graphs, n_templates, n, n, primary_size)``."""
         entries = selected_entries(self.permutation, self.kernel_size)
-        images = embedding_bag(entries.flatten(0, -2), self.table, mode="sum").view(*self.value.shape, -1)
+        images = embedding_bag(entries.flatten(0, -2), self.table, mode="sum").view(
+            *self.value.shape, self.table.shape[1]
+        )
         return dense_primary_capsules(self.value, images, None)
 
 

@@ -143,7 +143,7 @@ class _Windows:
 
         n_graphs, self.n_windows = self.value.shape
         size = -(-n_graphs // _SIDE) * _SIDE * table.shape[1] * value.element_size()
-        self.step = max(1, _PART_BYTES // size)
+        self.step = max(1, _PART_BYTES // max(1, size))
 
     def for_each_part(self, use: Callable[..., Result]) -> list[Result]:
         """``use(part, made_of, capsules, weight)`` of every part, on several threads: which windows it has, what their

@@ -193,6 +193,7 @@ def spectral_match(
         match = spectral_permutations(graphs, templates, stride, window_vectors, symmetrise)
         matrix = permutation_matrices(match.permutation, templates.shape[-1]).to(graphs.dtype)
         return SpectralMatch(match.distance, matrix)
+    check_known(graphs, templates, stride, window_vectors, symmetrise)
     n_templates, k, _ = templates.shape
     with torch.no_grad():
         if window_vectors is None:
@@ -224,6 +225,7 @@ def spectral_permutations(
     check_match_input(graphs, templates, stride)
     if templates.shape[-1] > MAX_NUMBERED_SIZE:
         raise InputError(f"kernel_size={templates.shape[-1]} is too large; use at most {MAX_NUMBERED_SIZE}.")
+    check_known(graphs, templates, stride, window_vectors, symmetrise, window_orders)
     search = partial(_search_spectrum, window_vectors, symmetrise, window_orders)
     return match_by(search, partial(run_kernel, pick_spectral(graphs) or eager, "backward"), graphs, templates, stride)
 
@@ -345,6 +347,36 @@ def check_signs(projection: str, symmetrise: bool) -> None:
             'projection="orthogonal" needs the signs of eigenvectors, which symmetrise=False leaves out; use '
             'symmetrise=True, or projection="none" or "permutation".'
         )
+
+
+def check_known(
+    graphs: Tensor,
+    templates: Tensor,
+    stride: int,
+    vectors: Tensor | WindowVectors | None,
+    symmetrise: bool = True,
+    orders: WindowOrders | None = None,
+) -> None:
+    """Raise InputError for vectors or permutations of other windows: kernels would read past the end of a tensor."""
+    n_templates, k, _ = templates.shape
+    n_graphs, n = len(graphs), (graphs.shape[1] - k) // stride + 1
+    if isinstance(vectors, Tensor):
+        if vectors.shape != (n_graphs, n, n, k, k):
+            shape = tuple(vectors.shape)
+            raise InputError(f"window_vectors have shape {shape}; expected {(n_graphs, n, n, k, k)}.")
+    elif vectors is not None:
+        _check_stored("window_vectors", vectors, (k, k), n_graphs, n)
+    if orders is not None:
+        _check_stored("window_orders", orders, (n_templates, k), n_graphs, n)
+        if not symmetrise:
+            raise InputError("window_orders need symmetrise=True: raw eigenvectors are too long for a safe comparison.")
+
+
+def _check_stored(name: str, known: WindowVectors | WindowOrders, each: tuple[int, int], n_graphs: int, n: int) -> None:
+    n_stored, n_distinct, *shape = known.tensor.shape
+    fits = tuple(shape) == each and known.distinct.shape == (n, n) and known.index.shape == (n_graphs,)
+    if not fits or (n_graphs and int(known.index.max()) >= n_stored) or int(known.distinct.max()) >= n_distinct:
+        raise InputError(f"{name} are of other graphs, templates or windows than those that are matched.")
 
 
 def check_match_input(graphs: Tensor, templates: Tensor, stride: int) -> None:

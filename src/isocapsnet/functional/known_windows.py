@@ -20,7 +20,7 @@ class WindowVectors:
     tensor : Tensor (n_stored, n_distinct, k, k)
         The matrices of the distinct windows of each stored graph. In symmetric graphs, the window at rows t and columns
         s is the transpose of that at s and t. If windows are symmetrised, both have the same ones, so there are only
-        those with s >= t. In int16, their bits are absolute values, rounded to ``STEPS``.
+        those with s <= t. In int16, their bits are absolute values, rounded to ``STEPS``.
     index : Tensor (n_graphs,), int64
         The rows of ``tensor`` that are meant.
     distinct : Tensor (n, n), int64
@@ -54,7 +54,8 @@ class WindowVectors:
 class WindowOrders:
     """The permutations that an earlier step found, which are tried first: they change seldom while templates learn.
 
-    They have no influence on results.
+    They have no influence on results. A batch must not have a stored graph twice, nor windows that are transposes of
+    each other only in the batch: their permutations would be written at once.
 
     Attributes
     ----------
@@ -68,6 +69,7 @@ class WindowOrders:
         self.tensor, self.index, self.distinct = tensor, index, distinct
 
     def __getitem__(self, graphs: slice) -> "WindowOrders":
+        """Those of some graphs."""
         return WindowOrders(self.tensor, self.index[graphs], self.distinct)
 
     @classmethod

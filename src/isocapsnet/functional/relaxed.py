@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import eigenvectors
-from isocapsnet.functional.isomorphic import check_match_input, spectral_match
+from isocapsnet.functional.isomorphic import check_known, check_match_input, spectral_match
 from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.eager import windows_of
 from isocapsnet.functional.kernels.fallback import plain_gradients
@@ -35,6 +35,7 @@ def relaxed_distances(
     window_vectors : WindowVectors, optional
     """
     check_match_input(graphs, templates, stride)
+    check_known(graphs, templates, stride, window_vectors)
     kernel = None if graphs.requires_grad else pick_fused("cpu_relaxed", graphs)
 
     def plain() -> Tensor:

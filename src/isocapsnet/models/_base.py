@@ -74,6 +74,10 @@ class GraphClassifier(Stateful, ClassifierMixin, BaseEstimator):
         """The version of the results that these parameters give: :attr:`version`, unless a fix changed only some."""
         return self.version
 
+    def _predicts_otherwise(self, results_version: int) -> bool:
+        """Whether a model file with this version of the results predicted other probabilities."""
+        return False
+
     @classmethod
     def search_space(cls) -> dict[str, list[Any]]:
         """Candidate values of the parameters that nested tuning may change; empty if there are none."""

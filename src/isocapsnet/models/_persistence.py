@@ -70,6 +70,7 @@ def save_model(
         "isocapsnet": isocapsnet.__version__,
         "method": method,
         "method_version": estimator.version,
+        "results_version": estimator.results_version,
         "parameters": _storable_parameters(estimator),
         "n_nodes": estimator.n_nodes_in_,
         "node_names": None if estimator.node_names_in_ is None else [*map(str, estimator.node_names_in_)],
@@ -156,7 +157,9 @@ def _rebuild(path: Path, content: dict[str, Any], arrays: dict[str, NDArray[Any]
     if not isinstance(estimator.is_calibrated_, bool | None):
         raise InputError("calibrated is neither true nor false")
     estimator._set_state(_decode(content["values"]), arrays)
-    if version < (model._warned_before or model.version):
+    results_version = content.get("results_version", version)
+    check_number("results_version", results_version, low=0, integer=True)
+    if version < (model._warned_before or model.version) or estimator._predicts_otherwise(results_version):
         warnings.warn(f"{path} was saved before a fix to {method!r} changed its results; fit it again.", stacklevel=3)
     return estimator
 

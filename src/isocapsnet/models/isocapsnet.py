@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import nn
 
-from isocapsnet._validation import InputError, check_number, check_option
+from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.eigenvectors import LAPACK_SIZE
 from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size, check_exact_time
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
@@ -45,6 +45,7 @@ _PAPER_ONLY = (
 
 # With more entries in a primary capsule, a linear map reduces them: g in Eq. 4, "in the case if k² is large".
 _MOST_ENTRIES = 81
+_LARGEST_AUTO = 16  # as many as the kernels of routing take
 
 # Eigenvectors of windows up to this size are kept during a fit, so that large templates need no GB of memory for them.
 _KEPT_BYTES = 64 * 1024**2
@@ -52,9 +53,9 @@ _KEPT_BYTES = 64 * 1024**2
 
 def check_primary_size(name: str, value: Any) -> None:
     """Raise InputError for anything but a positive whole number or "auto"."""
-    if isinstance(value, str):
-        check_option(name, value, ("auto",))
-    else:
+    if isinstance(value, str) and value != "auto":
+        raise InputError(f'{name}={value!r} is unknown; use "auto", None or a whole number.')
+    if not isinstance(value, str):
         check_number(name, value, low=1, integer=True)
 
 
@@ -127,7 +128,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     primary_size : int, None or "auto"
         Size of the primary capsules, to which a learned linear map g reduces the k² entries of a pose. With None, there
         is no such map. ``"auto"`` is None for templates of up to nine nodes, as in the paper; for larger ones it is
-        ``capsule_size``: k² entries for every window would be weights by the hundred million.
+        ``capsule_size``, at most 16: k² entries for every window would be weights by the hundred million.
     capsule_size : int
         Size of the class capsules.
     routing_iterations : int
@@ -207,8 +208,16 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     @property
     def results_version(self) -> int:
         """Large templates have other eigenvectors and primary capsules now, and linear maps other initial weights."""
-        is_other = self.matching == "spectral" and self.kernel_size > LAPACK_SIZE
-        return self.version + (is_other or self._primary_size() is not None)
+        if self.windows in MOTIF_WINDOWS:
+            return self.version
+        return self.version + (self._has_large_windows() or self._primary_size() is not None)
+
+    def _predicts_otherwise(self, results_version: int) -> bool:
+        return results_version < 6 and self._has_large_windows()
+
+    def _has_large_windows(self) -> bool:
+        """Whether the eigenvectors of windows are those of compiled rotations, and no longer LAPACK's."""
+        return self.windows not in MOTIF_WINDOWS and self.matching == "spectral" and self.kernel_size > LAPACK_SIZE
 
     @classmethod
     def update_parameters(cls, parameters: dict[str, Any], version: int) -> dict[str, Any]:
@@ -219,11 +228,11 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        if self.matching == "exact":
+        if self.matching == "exact" and self.windows not in MOTIF_WINDOWS:
             check_exact_size(self.kernel_size, "matching='spectral'")
             n_windows = max(0, (n_nodes - self.kernel_size) // self.stride + 1) ** 2
             check_exact_time(self.kernel_size, n_windows * self.n_templates, "matching='spectral'")
-        else:
+        elif self.matching == "spectral":
             check_number("kernel_size", self.kernel_size, low=1, high=MAX_NUMBERED_SIZE, integer=True)
         if self.routing_iterations == 0 and not self.residual:
             raise InputError("routing_iterations=0 and residual=False leave no class capsules; change one of them.")
@@ -288,7 +297,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         """``primary_size`` with "auto" replaced."""
         if not isinstance(self.primary_size, str):
             return self.primary_size
-        return None if self.kernel_size**2 <= _MOST_ENTRIES else self.capsule_size
+        return None if self.kernel_size**2 <= _MOST_ENTRIES else min(self.capsule_size, _LARGEST_AUTO)
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         given = {"reconstruct": self.reconstruction_weight > 0, "directed": self.directed_}

@@ -90,9 +90,8 @@ class ReleasedIsoCapsNetClassifier(TemplateClassifier):
 
     def _check_parameters(self, n_nodes: int) -> None:
         super()._check_parameters(n_nodes)
-        check_exact_size(
-            self.kernel_size, "IsoCapsNetClassifier with matching='spectral'", most=8
-        )  # 9: days of fitting
+        # A fit with nine nodes would take days.
+        check_exact_size(self.kernel_size, "IsoCapsNetClassifier with matching='spectral'", most=8)
 
     def _build_criterion(self, weights: Tensor) -> nn.Module:
         return CapsuleLoss(self.reconstruction_weight, squared=True)

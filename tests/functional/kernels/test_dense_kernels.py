@@ -154,6 +154,13 @@ def test_projected_capsules_are_images_of_permutation_matrices():
     assert torch.allclose(capsules.expand(), expected)
 
 
+def test_no_graphs_are_routed_to_no_capsules():
+    capsules, weight = projected(draw(9, 4), n_graphs=0), draw(2, 1, 9, 4, 16)
+    routed = routing.route(capsules, weight, 3, 0.1)
+    assert routed.shape == (0, 2, 16) and "ProjectedRoutingBackward" in trace(routed.grad_fn)
+    assert not torch.autograd.grad(routed.sum(), weight)[0].any()
+
+
 def test_an_image_of_length_zero_has_no_entries_and_no_gradient():
     table = torch.zeros(9, 4, dtype=torch.float64, requires_grad=True)
     capsules, weight = projected(table), draw(2, 1, 9, 4, 16)

@@ -29,7 +29,13 @@ _work_clock = time.thread_time if time.get_clock_info("thread_time").resolution 
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="isocapsnet", initializer=limit_to_one_thread)
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="isocapsnet", initializer=_begin_helper)
+
+
+def _begin_helper() -> None:
+    """All that a thread of the pool does is a shared task."""
+    _inside.a_task = True
+    limit_to_one_thread()
 
 
 # A forked child inherits the pool without its threads and would wait for them forever.

@@ -7,8 +7,7 @@ Kernels of the exact match offer the same :func:`search` and :func:`backward`, t
 import torch
 from torch import Tensor
 
-from isocapsnet.functional.assignment import assigned_columns
-from isocapsnet.functional.permutations import permutation_at, permutation_number, permutation_table
+from isocapsnet.functional.permutations import permutation_at, permutation_table
 
 # Correlations held at a time: 16 MB of float32 however large k! and the number of windows are.
 _CHUNK_VALUES = 4_000_000
@@ -66,16 +65,6 @@ def search(graphs: Tensor, templates: Tensor, stride: int) -> tuple[Tensor, Tens
             distance[i, start : start + step] = (candidates[i, winner] - chunk).norm(dim=1)
 
     return by_graph(distance, windows), by_graph(permutation, windows)
-
-
-def match_profit(profit: Tensor, windows: Tensor, template: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances from a template ``(n, m)`` with the permutations of largest total profit, and their numbers ``(n,)``.
-
-    ``profit`` ``(n, k, k)``, ``template`` ``(k, k)``, and ``windows`` ``(n, m, k, k)``: m for each permutation.
-    """
-    order = assigned_columns(profit)
-    matched = template[order[:, :, None], order[:, None, :]]
-    return (matched[:, None] - windows).flatten(2).norm(dim=2), permutation_number(order)
 
 
 def backward(
