@@ -22,7 +22,6 @@ from sklearn.pipeline import make_pipeline
 from isocapsnet import load_graphs
 from isocapsnet.datasets.connectivity import TangentSpace
 from isocapsnet.models import MODELS
-from isocapsnet.nn.capsule import common_weight
 
 
 class FrozenTemplates(MODELS["isocapsnet"]):
@@ -30,14 +29,6 @@ class FrozenTemplates(MODELS["isocapsnet"]):
 
     def _prepare(self, module: torch.nn.Module, graphs: Any) -> None:
         module.get_parameter("isomorphic.templates").requires_grad_(False)
-
-
-class NothingInCommon(MODELS["isocapsnet"]):
-    """Iso-CapsNet whose linear map starts with images of permutations that have a mean of zero."""
-
-    def _prepare(self, module: torch.nn.Module, graphs: Any) -> None:
-        with torch.no_grad():
-            module.get_parameter("primary.project.weight").sub_(common_weight(self.kernel_size))
 
 
 EARLY_STOPPING = {"validation_fraction": 0.15, "patience": 20, "max_epochs": 100}
@@ -93,8 +84,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "routing over windows": {"routing_over": "windows"},
         "one residual MLP per class": {"residual_per_class": True},
         "k=12 and stride 3": LARGE,
-        "k=12 and stride 3 and images with nothing in common": LARGE | {"model": NothingInCommon},
-        "k=12 and stride 3 without a linear map": LARGE | {"primary_size": None},
+        "k=12 and stride 3 with a learned map": LARGE | {"primary_size": 16},
+        "k=12 and stride 3 without a map": LARGE | {"primary_size": None},
         "gamma=0": {"gamma": 0.0},
         "gamma=-1": {"gamma": -1.0},
         "template_scale=0.5": {"template_scale": 0.5},

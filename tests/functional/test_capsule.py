@@ -171,3 +171,16 @@ def test_symmetric_matrices_have_each_entry_of_the_upper_triangle_on_both_sides(
     torch.testing.assert_close(functional.symmetric_matrices(entries, 3), expected)
     entries = torch.randn(2, 10, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: functional.symmetric_matrices(x, 4), entries)
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 10, 12, 20])
+def test_blocks_count_the_nodes_of_a_permutation(k):
+    table, n_blocks = functional.block_table(k), min(4, k)
+    assert table.shape == (k * k, n_blocks**2) and table.sum(dim=1).eq(1).all()
+    order = torch.randperm(k, generator=torch.Generator().manual_seed(k))
+    expected = torch.zeros(n_blocks, n_blocks)
+    for a, b in enumerate(order.tolist()):
+        expected[a * n_blocks // k, b * n_blocks // k] += 1
+    number = functional.permutation_number(order)
+    capsules = functional.ProjectedCapsules(torch.ones(1, 1, 1, 1), number.view(1, 1, 1, 1), table).expand()
+    torch.testing.assert_close(capsules.flatten(), expected.flatten() / expected.norm())

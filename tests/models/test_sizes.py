@@ -106,16 +106,18 @@ def test_spectral_matching_takes_templates_whose_permutations_cannot_be_listed(k
     assert loaded.predict_proba(X) == pytest.approx(model.predict_proba(X), abs=1e-6)  # sums by atomics on a GPU
 
 
-@pytest.mark.parametrize(("capsule_size", "expected"), [(8, 8), (16, 16), (32, 16)])
-def test_primary_capsules_of_large_templates_are_small_by_default(capsule_size, expected):
+def test_primary_capsules_of_large_templates_are_small_by_default():
     X, y = np.random.default_rng(0).normal(size=(4, 13, 13)), [0, 1, 0, 1]
-    settings = {"matching": "spectral", "capsule_size": capsule_size}
-    large = MAKE["isocapsnet"](kernel_size=10, **settings).fit(X, y)
-    assert large.module_.digit.weight.shape[-2] == expected == large.module_.primary.size
-    small = MAKE["isocapsnet"](kernel_size=9, **settings).fit(X, y)
-    assert small.module_.digit.weight.shape[-2] == 81 and small.module_.primary.project is None
-    whole = MAKE["isocapsnet"](kernel_size=10, primary_size=None, **settings).fit(X, y)
-    assert whole.module_.digit.weight.shape[-2] == 100
+
+    def sizes(**parameters):
+        module = MAKE["isocapsnet"](matching="spectral", **parameters).fit(X, y).module_
+        assert module.digit.weight.shape[-2] == module.primary.size
+        return module.primary.size, module.primary.project is not None
+
+    assert sizes(kernel_size=9) == (81, False)
+    assert sizes(kernel_size=10) == (16, False)
+    assert sizes(kernel_size=10, primary_size=None) == (100, False)
+    assert sizes(kernel_size=10, primary_size=7) == (7, True)
 
 
 @pytest.mark.parametrize("size", ["large", 0, -1, 2.5, True])

@@ -18,7 +18,9 @@ from isocapsnet.nn import (
     SpectralIsomorphicLayer,
 )
 
-OPTIONS = itertools.product(["exact", "spectral"], ["window", "template"], [None, 5], [True, False], [True, False])
+OPTIONS = itertools.product(
+    ["exact", "spectral"], ["window", "template"], [None, 5, "blocks"], [True, False], [True, False]
+)
 
 
 @pytest.mark.parametrize(("matching", "weight_sharing", "primary_size", "residual", "reconstruct"), OPTIONS)

@@ -4,6 +4,7 @@ from isocapsnet.functional.assignment import assigned_columns
 from isocapsnet.functional.capsule import (
     PermutationCapsules,
     ProjectedCapsules,
+    block_table,
     dense_primary_capsules,
     dynamic_routing,
     leaky_softmax,
@@ -58,6 +59,7 @@ __all__ = [
     "assigned_columns",
     "attend_to_shared",
     "attend_to_votes",
+    "block_table",
     "dense_primary_capsules",
     "dense_votes",
     "diagonal_windows",

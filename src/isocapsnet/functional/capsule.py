@@ -82,6 +82,19 @@ class ProjectedCapsules(NamedTuple):
         return dense_primary_capsules(self.value, images, None)
 
 
+@lru_cache(maxsize=16)
+def block_table(kernel_size: int) -> Tensor:
+    """A linear map for :class:`ProjectedCapsules`: sums of the entries of P in each of 4 x 4 blocks, ``(k², 16)``.
+
+    Of a large permutation, they say roughly where in the window the nodes of the template are. With fewer than four
+    nodes, there are as many blocks as entries.
+    """
+    n_blocks = min(4, kernel_size)
+    with torch.inference_mode(False):  # also used in training, whoever asks first
+        block = torch.arange(kernel_size, device="cpu") * n_blocks // kernel_size
+        return one_hot((n_blocks * block[:, None] + block).flatten(), n_blocks**2).float()
+
+
 def safe_norm(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """Euclidean length of ``x`` over ``dim``, whose gradient at zero is zero and not NaN; ``keepdim`` as in torch."""
     squared = x.square().sum(dim=dim, keepdim=keepdim)

@@ -43,9 +43,8 @@ _PAPER_ONLY = (
     *("reconstruction_weight", "template_init", "template_scale", "learning_rate", "weight_decay", "tolerance"),
 )
 
-# With more entries in a primary capsule, a linear map reduces them: g in Eq. 4, "in the case if k² is large".
+# By default, a pose of more entries is reduced to blocks, as g in Eq. 4 is meant for a large k².
 _MOST_ENTRIES = 81
-_LARGEST_AUTO = 16  # as many as the kernels of routing take
 
 # Eigenvectors of windows up to this size are kept during a fit, so that large templates need no GB of memory for them.
 _KEPT_BYTES = 64 * 1024**2
@@ -126,9 +125,10 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
     weight_sharing : {"window", "template"}
         Routing weights of each window, or shared by all windows: fewer, but blind to the position of a pattern.
     primary_size : int, None or "auto"
-        Size of the primary capsules, to which a learned linear map g reduces the k² entries of a pose. With None, there
-        is no such map. ``"auto"`` is None for templates of up to nine nodes, as in the paper; for larger ones it is
-        ``capsule_size``, at most 16: k² entries for every window would be weights by the hundred million.
+        The entries of a primary capsule, to which a learned linear map g reduces the k² of a pose. With None, there is
+        no map. ``"auto"`` is None for templates of up to nine nodes, as in the paper. For larger ones, it is 16 without
+        anything to learn: how many nodes of the template are in each of 4 x 4 blocks of the window. With k² entries,
+        the weights of all windows would be a hundred million numbers.
     capsule_size : int
         Size of the class capsules.
     routing_iterations : int
@@ -207,10 +207,8 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
 
     @property
     def results_version(self) -> int:
-        """Large templates have other eigenvectors and primary capsules now, and linear maps other initial weights."""
-        if self.windows in MOTIF_WINDOWS:
-            return self.version
-        return self.version + (self._has_large_windows() or self._primary_size() is not None)
+        """Large templates have other eigenvectors and primary capsules than in version 5."""
+        return self.version + self._has_large_windows()
 
     def _predicts_otherwise(self, results_version: int) -> bool:
         return results_version < 6 and self._has_large_windows()
@@ -254,7 +252,7 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         if self.template_init == "windows":
             reasons["template_scale"] = 'template_init="windows" starts from training graphs'
         if self._primary_size() is not None:
-            reasons["gamma"] = "the linear map to primary_size entries leaves no zeros to replace"
+            reasons["gamma"] = "poses are mapped to other entries, whose zeros are not replaced"
         elif self.matching == "spectral" and self.projection != "permutation":
             reasons["gamma"] = f'the poses of projection="{self.projection}" have no zeros to replace'
         if self.routing_iterations == 0:
@@ -293,11 +291,11 @@ class IsoCapsNetClassifier(_WithoutFormulation, TwoForms):
         settings = self.kernel_size, self.stride, True
         return SpectralStore(*settings, *graphs, kept_bytes=_KEPT_BYTES, n_templates=n_templates)
 
-    def _primary_size(self) -> int | None:
+    def _primary_size(self) -> int | str | None:
         """``primary_size`` with "auto" replaced."""
-        if not isinstance(self.primary_size, str):
+        if self.primary_size != "auto":
             return self.primary_size
-        return None if self.kernel_size**2 <= _MOST_ENTRIES else min(self.capsule_size, _LARGEST_AUTO)
+        return None if self.kernel_size**2 <= _MOST_ENTRIES else "blocks"
 
     def _build_aligned(self, n_nodes: int, n_classes: int) -> IsoCapsNet:
         given = {"reconstruct": self.reconstruction_weight > 0, "directed": self.directed_}

@@ -20,9 +20,6 @@ MAX_ROUTING_ITERATIONS = 100
 
 # Initial routing weights above 0.02 saturate the class capsules before anything is learned.
 WEIGHT_SCALE = 0.01
-# At first, what the images of all permutations have in common is so many times as long as what they differ by. Without
-# it, poses count for more than scores, and fits to ABIDE generalise less (docs/choices.md).
-COMMON_IMAGE = 3.0
 # The residual input has mean 0.01: large enough to learn from, too small to dominate the capsules.
 RESIDUAL_SCALE = 0.01
 
@@ -43,11 +40,6 @@ class WideLinear(nn.Linear):
         return wide_linear(inputs, self.weight, self.bias)
 
 
-def common_weight(kernel_size: int) -> float:
-    """What is added to the initial weights of g: images of permutations have a standard deviation of 1 / √(3k)."""
-    return COMMON_IMAGE / (3 * kernel_size) ** 0.5 / kernel_size
-
-
 class PrimaryCapsules(nn.Module):
     """Scores and poses of the match as one vector per template and window (Eq. 4, with padding).
 
@@ -56,31 +48,39 @@ class PrimaryCapsules(nn.Module):
     kernel_size : int
     gamma : float
         Value that replaces the zeros of a pose.
-    primary_size : int, optional
-        If given, g is a linear map from k² to this size; otherwise g is the identity.
+    primary_size : int, "blocks" or None
+        g in Eq. 4: a learned linear map from k² to this size, the sums of 4 x 4 blocks of a pose
+        (:func:`~isocapsnet.functional.block_table`), or the identity.
     """
 
-    def __init__(self, kernel_size: int, gamma: float = -0.1, primary_size: int | None = None) -> None:
+    def __init__(self, kernel_size: int, gamma: float = -0.1, primary_size: int | str | None = None) -> None:
         super().__init__()
-        self.kernel_size, self.gamma = kernel_size, gamma
-        self.project = None
-        if primary_size is not None:
+        self.kernel_size, self.gamma, self.project, self.size = kernel_size, gamma, None, kernel_size**2
+        self.in_blocks = primary_size == "blocks"
+        if self.in_blocks:
+            self.size = functional.block_table(kernel_size).shape[1]
+        elif isinstance(primary_size, int):
             self.project = nn.Linear(kernel_size**2, primary_size, bias=False)
-            with torch.no_grad():
-                self.project.weight.add_(common_weight(kernel_size))
-        self.size = primary_size if primary_size is not None else kernel_size**2
+            self.size = primary_size
+
+    def table(self, like: Tensor) -> Tensor | None:
+        """The transposed matrix of g ``(k², size)``, with the type of ``like``; None for the identity."""
+        if self.in_blocks:
+            return functional.block_table(self.kernel_size).to(like)
+        return None if self.project is None else self.project.weight.T
 
     def forward(self, match: IsomorphicMatch | SpectralMatch) -> Capsules:
         """Compact capsules if the pose is a permutation, otherwise a tensor ``(n_graphs, n_templates, n, n, size)``."""
         scores = 1 - match.distance
+        table = self.table(scores)
         if isinstance(match, IsomorphicMatch):
-            if self.project is None:
+            if table is None:
                 return functional.primary_capsules(scores, match.permutation, self.kernel_size, self.gamma)
-            return ProjectedCapsules(scores, match.permutation, self.project.weight.T)
+            return ProjectedCapsules(scores, match.permutation, table)
         poses = match.matrix.flatten(-2)
-        if self.project is None:
+        if table is None:
             return functional.dense_primary_capsules(scores, poses, self.gamma)
-        return functional.dense_primary_capsules(scores, self.project(poses), None)
+        return functional.dense_primary_capsules(scores, poses @ table, None)
 
 
 class DigitCapsules(nn.Module):

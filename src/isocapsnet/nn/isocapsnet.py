@@ -46,7 +46,8 @@ class IsoCapsNet(nn.Module):
     projection : {"permutation", "orthogonal", "none"}
         The pose of a spectral match: see :class:`SpectralIsomorphicLayer`.
     weight_sharing : {"window", "template"}
-    primary_size : int, optional
+    primary_size : int, "blocks" or None
+        See :class:`PrimaryCapsules`.
     capsule_size : int
     routing_iterations : int
         With 0 there are no routed capsules, and the residual is used alone.
@@ -82,7 +83,7 @@ class IsoCapsNet(nn.Module):
         matching: str = "exact",
         projection: str = "permutation",
         weight_sharing: str = "window",
-        primary_size: int | None = None,
+        primary_size: int | str | None = None,
         capsule_size: int = 16,
         routing_iterations: int = 3,
         routing_over: str = "classes",
