@@ -122,7 +122,8 @@ class ProjectedRouting(torch.autograd.Function):
             def attend_back(grad: Tensor, iteration: int) -> Tensor:
                 return windows.attend(leak, contexts[iteration], iteration, grad)
 
-            return windows.scatter(leak, contexts, reverse_routing(attend_back, sums, grad_routed, scale))
+            grads = reverse_routing(attend_back, sums, grad_routed, scale)
+            return windows.scatter(leak, contexts, grads, ctx.needs_input_grad[2])
 
         plainly = partial(plain_gradients, plain, (value, table, weight), grad_routed)
         with nullcontext() if ctx.needs_input_grad[3] else taking_gradients({}):
@@ -169,16 +170,18 @@ class _Windows:
         unpacked: Tensor = self.kernel.unpack(torch.stack(sums).sum(dim=0), len(context))
         return unpacked
 
-    def scatter(self, leak: bool, contexts: Tensor, grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def scatter(
+        self, leak: bool, contexts: Tensor, grads: Tensor, needs_table: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Gradients for values, table and weights; that for the weights is given to a taker, if there is one."""
         packed = [torch.stack([self.kernel.pack(one) for one in several]) for several in (contexts, grads)]
         taker, shape = taker_of(self.weight), self.weight.shape
         grad_value = torch.empty_like(self.value)
         grad_weight = torch.empty_like(self.weight) if taker is None else None
 
-        def scatter_part(part: slice, made_of: tuple[Tensor, ...], capsules: Tensor, weight: Tensor) -> Tensor:
+        def scatter_part(part: slice, made_of: tuple[Tensor, ...], capsules: Tensor, weight: Tensor) -> Tensor | None:
             grad, own = self.kernel.scatter(capsules, weight, leak, *packed)
-            grad_value[:, part], grad_table = self.images.project_back(*made_of, grad)
+            grad_value[:, part], grad_table = self.images.project_back(*made_of, grad, needs_table)
             if grad_weight is not None:
                 grad_weight[:, part] = own
             elif taker is not None:
@@ -186,7 +189,8 @@ class _Windows:
                     taker(partial(windows_of_class, shape=shape, y=y, windows=part), own[y])
             return grad_table
 
-        grad_table = torch.stack(self.for_each_part(scatter_part)).sum(dim=0)
+        parts = self.for_each_part(scatter_part)
+        grad_table = torch.stack(cast(list[Tensor], parts)).sum(dim=0) if needs_table and parts else None
         value_shape, weight_shape = self.shapes
         weights = None if grad_weight is None else grad_weight.view(weight_shape)
         return grad_value.view(value_shape), grad_table, weights

@@ -154,6 +154,16 @@ def test_projected_capsules_are_images_of_permutation_matrices():
     assert torch.allclose(capsules.expand(), expected)
 
 
+def test_a_map_that_is_not_learned_leaves_the_other_gradients_as_they_are():
+    learned, weight = projected(draw(16, 4), 5), draw(2, 1, 9, 4, 16)
+    fixed = learned._replace(table=learned.table.detach())
+    of_learned, of_fixed = (
+        torch.autograd.grad(routing.route(capsules, weight, 3, 0.1).square().sum(), (learned.value, weight))
+        for capsules in (learned, fixed)
+    )
+    assert all(map(torch.equal, of_learned, of_fixed))
+
+
 def test_no_graphs_are_routed_to_no_capsules():
     capsules, weight = projected(draw(9, 4), n_graphs=0), draw(2, 1, 9, 4, 16)
     routed = routing.route(capsules, weight, 3, 0.1)

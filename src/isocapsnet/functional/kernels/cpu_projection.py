@@ -42,15 +42,18 @@ def project(value: Tensor, orders: Tensor, table: Tensor) -> Tensor:
     return packed
 
 
-def project_back(value: Tensor, orders: Tensor, table: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients for value and table, from that for the result of :func:`project`."""
+def project_back(
+    value: Tensor, orders: Tensor, table: Tensor, grad: Tensor, needs_table: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients for value and, if it is needed, for the table, from that for the result of :func:`project`."""
     arrays = *_, shape = _arrays(value, orders, table)
     size, width = table.shape[1], _lanes(table) * len(shape[1])
     grad_value = value.new_empty(value.shape[1], grad.shape[1] * grad.shape[3])
-    sums = table.new_zeros(_CHUNKS, len(table) * width)
+    sums = table.new_zeros(_CHUNKS, len(table) * width if needs_table else 0)
     arguments = *arrays, grad.flatten().numpy(), grad_value.flatten().numpy(), sums.numpy()
     parallel_ranges(lambda start, stop: _project_back(*arguments, start, stop), _CHUNKS)
-    return grad_value[:, : len(value)].T, sums.sum(dim=0).view(len(table), width)[:, :size]
+    grad_table = sums.sum(dim=0).view(len(table), width)[:, :size] if needs_table else None
+    return grad_value[:, : len(value)].T, grad_table
 
 
 def _lanes(tensor: Tensor) -> int:
@@ -142,6 +145,8 @@ def _project_back(
                     agreement = simd.fma(simd.load(grad, here * size + i), simd.load(images, i), agreement)
                 agreement = agreement * inverse
                 simd.store(grad_values, here, agreement)
+                if len(total) == 0:
+                    continue
                 along, factor = agreement * inverse, simd.load(values, here) * inverse
                 for i in range(size):
                     step = simd.load(grad, here * size + i) - along * simd.load(images, i)
