@@ -14,7 +14,6 @@ from torch.autograd import gradcheck
 from isocapsnet import InputError, make_planted_graphs
 from isocapsnet.functional import (
     assigned_columns,
-    isomorphic,
     isomorphic_match,
     kernels,
     permutation_at,
@@ -23,6 +22,7 @@ from isocapsnet.functional import (
     permutation_table,
     permutations,
     routing,
+    spectral,
     spectral_match,
     spectral_permutations,
     window_eigenvectors,
@@ -302,8 +302,8 @@ def test_neither_parts_nor_symmetry_change_the_spectral_match(values, is_symmetr
     graphs, templates = random_tensor(0, 3, 9, 9), random_tensor(1, 2, 4, 4)
     graphs = graphs + graphs.mT if is_symmetric else graphs
     vectors = window_eigenvectors(graphs, 4)
-    monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: None)
-    monkeypatch.setattr(isomorphic, "_CHUNK_VALUES", {"cpu": values})
+    monkeypatch.setattr(spectral, "pick_spectral", lambda tensor: None)
+    monkeypatch.setattr(spectral, "_CHUNK_VALUES", {"cpu": values})
     match = spectral_permutations(graphs, templates)
     assert all(map(torch.equal, spectral_permutations(graphs, templates, window_vectors=vectors), match))
     for b, c, s, t in product(range(3), range(2), range(6), range(6)):
@@ -329,7 +329,7 @@ def test_the_compiled_spectral_match_equals_the_plain_one_in_values_and_gradient
 
     assert pick_spectral(graphs) is kernels.import_kernel("cpu_spectral")
     compiled = match_and_gradients()
-    monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: None)
+    monkeypatch.setattr(spectral, "pick_spectral", lambda tensor: None)
     assert compiled[0][0, 0, 0, 0] == 0
     for mine, theirs in zip(compiled, match_and_gradients(), strict=True):
         torch.testing.assert_close(mine, theirs)

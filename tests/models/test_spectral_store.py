@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from isocapsnet import make_planted_graphs
-from isocapsnet.functional import isomorphic, spectral_permutations, window_eigenvectors
+from isocapsnet.functional import spectral, spectral_permutations, window_eigenvectors
 from isocapsnet.functional.eigenvectors import STEPS
 from isocapsnet.models import isocapsnet
 from isocapsnet.models._scaling import InputScaler
@@ -57,7 +57,7 @@ def test_kept_windows_change_no_fit(is_compiled, monkeypatch):
     """Whether eigenvectors and permutations are kept or not, and with numba or without, a fit is the same."""
     planted = make_planted_graphs(n_graphs=20, n_nodes=16, random_state=0)
     if not is_compiled:
-        monkeypatch.setattr(isomorphic, "pick_spectral", lambda tensor: None)
+        monkeypatch.setattr(spectral, "pick_spectral", lambda tensor: None)
     probabilities = []
     for kept in (2**26, 0):
         monkeypatch.setattr(isocapsnet, "_KEPT_BYTES", kept)

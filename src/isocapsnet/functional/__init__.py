@@ -15,14 +15,7 @@ from isocapsnet.functional.capsule import (
     squash,
     symmetric_matrices,
 )
-from isocapsnet.functional.isomorphic import (
-    IsomorphicMatch,
-    SpectralMatch,
-    isomorphic_match,
-    spectral_match,
-    spectral_permutations,
-    window_eigenvectors,
-)
+from isocapsnet.functional.isomorphic import IsomorphicMatch, isomorphic_match
 from isocapsnet.functional.permutations import (
     permutation_at,
     permutation_matrices,
@@ -36,6 +29,12 @@ from isocapsnet.functional.released import (
     released_route,
 )
 from isocapsnet.functional.routing import attend_to_shared, attend_to_votes, dense_votes, permutation_votes, route
+from isocapsnet.functional.spectral import (
+    SpectralMatch,
+    spectral_match,
+    spectral_permutations,
+    window_eigenvectors,
+)
 from isocapsnet.functional.windows import (
     BestWindows,
     diagonal_windows,

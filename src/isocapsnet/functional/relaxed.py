@@ -10,11 +10,12 @@ from torch.autograd.function import once_differentiable
 
 from isocapsnet.functional.capsule import safe_norm
 from isocapsnet.functional.eigenvectors import eigenvectors
-from isocapsnet.functional.isomorphic import check_known, check_match_input, spectral_match
+from isocapsnet.functional.isomorphic import check_match_input
 from isocapsnet.functional.kernels import pick_fused, run_fused
 from isocapsnet.functional.kernels.eager import windows_of
 from isocapsnet.functional.kernels.fallback import plain_gradients
 from isocapsnet.functional.known_windows import WindowVectors
+from isocapsnet.functional.spectral import check_known, spectral_match
 
 
 def relaxed_distances(

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from isocapsnet._validation import InputError, check_number
-from isocapsnet.functional.isomorphic import PROJECTIONS, check_signs
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
+from isocapsnet.functional.spectral import PROJECTIONS, check_signs
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._parameters import Count, Flag, estimator, one_of
 from isocapsnet.models._spectral_store import SpectralStore

@@ -8,8 +8,9 @@ from torch import nn
 
 from isocapsnet._validation import InputError, check_number
 from isocapsnet.functional.eigenvectors import LAPACK_SIZE
-from isocapsnet.functional.isomorphic import PROJECTIONS, check_exact_size, check_exact_time
+from isocapsnet.functional.isomorphic import check_exact_size, check_exact_time
 from isocapsnet.functional.permutations import MAX_NUMBERED_SIZE
+from isocapsnet.functional.spectral import PROJECTIONS
 from isocapsnet.models._batches import GraphStore
 from isocapsnet.models._capsules import MarginReached
 from isocapsnet.models._motifs import TwoForms
