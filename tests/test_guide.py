@@ -52,6 +52,9 @@ BEFORE = {
         "benchmark study/ --target diagnosis --methods linear,constant --save-config run.toml --out results-a",
         "benchmark study/ --target diagnosis --methods svm,constant --out results-b",
     ],
+    "docs/published.md": [
+        "sweep study.npz --param kernel_size=2,3 --out isocapsnet-results/hiv_dti_kernel_size",
+    ],
     "docs/report.md": ["sweep study.npz --param kernel_size=2,3 --out sweep"],
 }
 
