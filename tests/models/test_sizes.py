@@ -118,6 +118,7 @@ def test_primary_capsules_of_large_templates_are_small_by_default():
     assert sizes(kernel_size=10) == (16, False)
     assert sizes(kernel_size=10, primary_size=None) == (100, False)
     assert sizes(kernel_size=10, primary_size=7) == (7, True)
+    assert sizes(kernel_size=4, primary_size=np.int64(7)) == (7, True)
 
 
 @pytest.mark.parametrize("size", ["large", 0, -1, 2.5, True])

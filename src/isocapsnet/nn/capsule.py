@@ -59,9 +59,9 @@ class PrimaryCapsules(nn.Module):
         self.in_blocks = primary_size == "blocks"
         if self.in_blocks:
             self.size = functional.block_table(kernel_size).shape[1]
-        elif isinstance(primary_size, int):
-            self.project = nn.Linear(kernel_size**2, primary_size, bias=False)
-            self.size = primary_size
+        elif primary_size is not None:
+            self.size = int(primary_size)
+            self.project = nn.Linear(kernel_size**2, self.size, bias=False)
 
     def table(self, like: Tensor) -> Tensor | None:
         """The transposed matrix of g ``(k², size)``, with the type of ``like``; None for the identity."""
